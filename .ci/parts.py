@@ -28,7 +28,7 @@ class Run:
         self._terminal = threading.Lock()
         """Held by the part that is shown."""
         self._ended: deque[str] = deque()
-        """What parts have printed that have ended, and could not be shown yet."""
+        """The output of parts that have ended, and could not be shown yet."""
         self._begun = time.monotonic()
 
     def lane(self, *, begins_beside: bool) -> None:
@@ -68,7 +68,7 @@ class Run:
             self._terminal.release()
 
     def show_ended(self) -> None:
-        """Print what parts have printed that have ended."""
+        """Print the output of parts that have ended."""
         while self._ended:
             print(f"\n{self._ended.popleft()}", flush=True)
 

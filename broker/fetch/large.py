@@ -64,7 +64,6 @@ class LargeFetch:
                 await in_slices(fetch.read_in_parts(), STEPS_AT_ONCE)  # what came before the log was watched
                 if not fetch.ready:
                     await self._event.wait()
-                    await in_slices(fetch.read_in_parts(), STEPS_AT_ONCE)
         finally:
             self._unwatch()
 

@@ -177,14 +177,13 @@ def _alter(
     nulls = [change.name for change in changes if change.value is None and change.operation != DELETE]
     if nulls:
         raise _invalid_request("Null value not supported for : " + ", ".join(nulls))
-    if (
-        resource.resource_type == BROKER_LOGGER and resource.replaces
-    ):  # AlterConfigs knows none, and asks no right
+    if resource.resource_type == BROKER_LOGGER and resource.replaces:
+        # AlterConfigs knows none, and asks no right for them.
         raise _invalid_request(f"Unknown resource type {BROKER_LOGGER}")
     denied = None if refusal is None else refusal(resource.resource_type, resource.name)
     if denied is not None:
         raise denied
-    if resource.resource_type == BROKER_LOGGER and not resource.replaces:
+    if resource.resource_type == BROKER_LOGGER:
         check_loggers(
             config.current.node_id if resource.asked is None else resource.asked, resource.name, changes
         )

@@ -100,11 +100,8 @@ def create(
             if not rights.may_change(name) and name not in refused:
                 denied.add(name)
             yield
-    total = sum(
-        _partitions_wanted(config.current, topic)
-        for topic in wanted
-        if topic.name not in denied and topic.name not in refused
-    )
+    left_out = denied | refused
+    total = sum(_partitions_wanted(config.current, topic) for topic in wanted if topic.name not in left_out)
     if total > PARTITIONS_PER_REQUEST_MAX:
         too_many = KafkaError(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."

@@ -342,7 +342,7 @@ class Prover:
     ) -> TrialResult:
         """``patience``: factor on the plan's ``timeout_s``."""
         self._numbers += 1
-        name = f"trial{self._numbers}"
+        folder = f"{self._folder}/trial{self._numbers}"
         plan, behind, lacks = self._plan, partial(has_unread_inputs, self._plan), _lacks_nothing
         if self._baseline is None:
             plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
@@ -355,15 +355,7 @@ class Prover:
                 lacks = partial(lacks_outputs, plan, self._baseline)
         start_s = self._plan.timeout_s
         return await Trial(
-            plan,
-            self._ground,
-            disturbances,
-            f"{self._folder}/{name}",
-            name,
-            counters,
-            behind,
-            lacks,
-            start_s=start_s,
+            plan, self._ground, disturbances, folder, counters, behind, lacks, start_s=start_s
         ).run()
 
     def _limit(self) -> None:

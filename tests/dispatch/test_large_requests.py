@@ -78,6 +78,7 @@ from oncelog.wire.schema import Message
 from tests.common.batches import batch
 from tests.harness.classic_members import coordinated
 from tests.harness.log_lines import lines
+from tests.harness.noting_authorizer import NotingAuthorizer
 from tests.harness.requests import create_topic, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError
@@ -246,23 +247,14 @@ async def test_an_interceptor_sees_a_large_request_that_can_be_read(lines: list[
     assert "malformed request: MetadataRequest v4:" in lines[-1]
 
 
-class Slow:
-    """An authorizer whose decisions take five milliseconds; it notes what it is asked about."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
+class Slow(NotingAuthorizer):
+    """An authorizer whose decisions take five milliseconds."""
 
     def authorize(self, principal: str, host: str, operation: int, resource: tuple[int, str]) -> bool:
         clock = trio.lowlevel.current_clock()
         assert isinstance(clock, MockClock)
         clock.jump(0.005)
-        self.asked.append(resource[1])
-        return True
-
-    def authorize_by_resource_type(
-        self, principal: str, host: str, operation: int, resource_type: int
-    ) -> bool:
-        return True
+        return super().authorize(principal, host, operation, resource)
 
 
 @simulated

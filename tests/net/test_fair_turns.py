@@ -12,27 +12,12 @@ from oncelog.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from tests.harness.noting_authorizer import NotingAuthorizer
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
 from tests.harness.simulation import simulated
 
 BUSY = 60
-
-
-class Notes:
-    """An authorizer that allows all, and notes what it is asked about."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    def authorize(self, principal: str, host: str, operation: int, resource: tuple[int, str]) -> bool:
-        self.asked.append(resource[1])
-        return True
-
-    def authorize_by_resource_type(
-        self, principal: str, host: str, operation: int, resource_type: int
-    ) -> bool:
-        return True
 
 
 @simulated
@@ -43,7 +28,7 @@ async def test_many_connections_with_much_to_do() -> None:
         for client in (*busy, late):  # the codecs are made
             request = DescribeConfigsRequest([DescribeConfigsResource(2, "busy")])
             await client.call(request, 4, DescribeConfigsResponse)
-        notes = Notes()
+        notes = NotingAuthorizer()
         broker.authorize_with(notes)
         of_busy, of_late = (
             encode_request(DescribeConfigsRequest([DescribeConfigsResource(2, name)]), 4, 7)

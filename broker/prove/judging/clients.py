@@ -140,7 +140,7 @@ def called(mistake: str, clients: Sequence[Client]) -> str:
 
 
 class _Known(NamedTuple):
-    """What a client is known for."""
+    """A fact that a client is known for."""
 
     family: str
     fits: Callable[[Evidence, Problem], bool]

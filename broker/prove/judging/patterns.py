@@ -151,9 +151,8 @@ class LostOutput:
     @property
     def was_asked_to_end(self) -> bool:
         """Whether the program got SIGTERM, and ended by itself: the signal alone would be a kill."""
-        result = self.evidence.result
-        return any(KINDS[one.kind].then is Then.TERMINATE for one in result.disturbances) and any(
-            end.was_wanted and end.exit_code >= 0 for end in result.ends
+        return _was_disturbed_by(self.evidence, Then.TERMINATE) and any(
+            end.was_wanted and end.exit_code >= 0 for end in self.evidence.result.ends
         )
 
     @cached_property
@@ -406,12 +405,16 @@ class DoubledOutput:
 
 def was_taken_over(evidence: Evidence) -> bool:
     """Return whether an instance was replaced, and went on."""
-    return any(KINDS[one.kind].then is Then.TAKE_OVER for one in evidence.result.disturbances)
+    return _was_disturbed_by(evidence, Then.TAKE_OVER)
 
 
 def was_timed_out(evidence: Evidence) -> bool:
     """Return whether a transaction was ended by its time-out."""
-    return any(KINDS[one.kind].then is Then.EXPIRE_TRANSACTION for one in evidence.result.disturbances)
+    return _was_disturbed_by(evidence, Then.EXPIRE_TRANSACTION)
+
+
+def _was_disturbed_by(evidence: Evidence, then: Then) -> bool:
+    return any(KINDS[one.kind].then is then for one in evidence.result.disturbances)
 
 
 def beyond_end(evidence: Evidence) -> tuple[Event, str, int, int] | None:

@@ -82,11 +82,11 @@ class Happening(NamedTuple):
 
 
 class Trial:
-    """A trial of ``plan``. ``folder`` and ``name`` are for it alone. ``counters`` are rules that never act: how often
-    they match says at which writes the broker may die. While the result ``is_behind``, a program that seems to have
-    nothing more to do is given more time: it may wait for a time-out of its own. If it ``lacks_outputs`` then, it is
-    started once more. The program may take ``start_s`` seconds to come to its disturbance, also where the plan has a
-    shorter limit.
+    """A trial of ``plan``. ``folder`` is for it alone; its last part is the trial's name. ``counters`` are rules that
+    never act: how often they match says at which writes the broker may die. While the result ``is_behind``, a program
+    that seems to have nothing more to do is given more time: it may wait for a time-out of its own. If it
+    ``lacks_outputs`` then, it is started once more. The program may take ``start_s`` seconds to come to its
+    disturbance, also where the plan has a shorter limit.
     """
 
     def __init__(
@@ -95,7 +95,6 @@ class Trial:
         ground: Ground,
         disturbances: Sequence[Disturbance],
         folder: str,
-        name: str,
         counters: Sequence[dict[str, object]],
         is_behind: Callable[[TrialResult], bool],
         lacks_outputs: Callable[[TrialResult], bool],
@@ -108,7 +107,7 @@ class Trial:
         self._counters = counters
         self._is_behind = is_behind
         self._lacks_outputs = lacks_outputs
-        self._place = Place(f"{folder}/dir", name)
+        self._place = Place(f"{folder}/dir", folder.rpartition("/")[2])
         self._watch = Watch(
             lambda: self._broker.journal,
             lambda source: self._bench.state(source),

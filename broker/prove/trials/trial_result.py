@@ -27,7 +27,7 @@ class LastWords:
     """Which process of the instance it was, from 1 on."""
     lines: Sequence[str]
     output: str = field(default="", repr=False)
-    """The end of what it wrote, of which ``lines`` are the last."""
+    """The end of its output; ``lines`` are the last lines of it."""
 
     def to_data(self) -> dict[str, object]:
         """Return what JSON has of it."""

@@ -112,7 +112,7 @@ def answers(pytestconfig: pytest.Config) -> Recorder:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of xdist gives the controller what it has to record. Where there is nothing to record, all is well."""
+    """A worker of xdist gives the controller what it has to record. A run with nothing to record succeeds."""
     if (
         session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
         and recorder_of(session.config).mode == RECORD
