@@ -122,10 +122,9 @@ class GroupKeys(metaclass=KeyCollector):
     group_consumer_assignor_offload_enable: bool = key(
         BOOLEAN,
         True,
-        "Whether assignments are computed beside the coordinator, which they are not here.",
+        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
         update=CLUSTER_WIDE,
         internal=True,
-        in_effect=False,
     )
     group_consumer_min_assignment_interval_ms: int = key(
         INT, 0, "The smallest assignment interval that a group may set, in milliseconds.", at_least=0

@@ -29,11 +29,6 @@ from oncelog.broker.config.definitions_coordinators import (
 )
 
 
-def _assignor_offload() -> Any:
-    doc = "Whether assignments are computed beside the coordinator, which they are not here."
-    return key(BOOLEAN, True, doc, update=CLUSTER_WIDE, internal=True, in_effect=False)
-
-
 def _default(
     default: int, documentation: str, least: int = 1, most: int | None = None, **options: Any
 ) -> Any:
@@ -115,7 +110,13 @@ class ShareGroupKeys(metaclass=KeyCollector):
         "How the name of a share group's dead-letter queue must begin.",
         update=CLUSTER_WIDE,
     )
-    group_share_assignor_offload_enable: bool = _assignor_offload()
+    group_share_assignor_offload_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
+        update=CLUSTER_WIDE,
+        internal=True,
+    )
     group_share_dlq_manager_class_name: str = key(
         STRING,
         "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
@@ -201,7 +202,14 @@ class StreamsGroupKeys(metaclass=KeyCollector):
     group_streams_topology_description_plugin_class: str | None = key(
         CLASS, None, "The plug-in that keeps the descriptions of topologies.", in_effect=False
     )
-    group_streams_assignor_offload_enable: bool = _assignor_offload()
+    group_streams_assignor_offload_enable: bool = key(
+        BOOLEAN,
+        True,
+        "For streams groups; without effect here.",
+        update=CLUSTER_WIDE,
+        internal=True,
+        in_effect=False,
+    )
     group_streams_task_offset_interval_ms: int = key(
         INT,
         60_000,

@@ -182,10 +182,20 @@ class GroupConfig(metaclass=KeyCollector):
         synonyms=(("group.streams.assignors", 1),),
         in_effect=False,
     )
-    consumer_assignor_offload_enable: bool = _internal(
-        BOOLEAN, True, "group.consumer.assignor.offload.enable"
+    consumer_assignor_offload_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
+        synonyms=(("group.consumer.assignor.offload.enable", 1),),
+        internal=True,
     )
-    share_assignor_offload_enable: bool = _internal(BOOLEAN, True, "group.share.assignor.offload.enable")
+    share_assignor_offload_enable: bool = key(
+        BOOLEAN,
+        True,
+        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
+        synonyms=(("group.share.assignor.offload.enable", 1),),
+        internal=True,
+    )
     streams_assignor_offload_enable: bool = _internal(BOOLEAN, True, "group.streams.assignor.offload.enable")
     streams_task_offset_interval_ms: int = _internal(INT, 60_000, "group.streams.task.offset.interval.ms", 1)
     streams_num_warmup_replicas: int = _internal(INT, 2, "group.streams.num.warmup.replicas", 0)

@@ -216,9 +216,9 @@ def _consumer_group(
     """Return its assignor, epoch, members and subscribed topics."""
     from oncelog.coordinator.groups.consumer.describe import describe
 
-    described = describe(shard, found.group_id)
+    described = describe(shard, found.group_id).whole()
     members = tuple(map(conversions.consumer_member, described.members))
-    return described.assignor_name or None, found.epoch, members, set(found.subscriptions.topics)
+    return described.assignor_name or None, found.epoch, members, found.subscriptions.names()
 
 
 def _pending(shard: GroupShard, group_id: str) -> Offsets:

@@ -28,6 +28,7 @@ from oncelog.wire.topic_names import OFFSETS_TOPIC
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
     from types import ModuleType
 
     from oncelog.broker.coordinators.environment import CoordinatorEnvironment
@@ -66,6 +67,9 @@ class _ImageTopics:
 
     def by_id(self, topic_id: Uuid) -> Topic | None:
         return self._metadata.image.topics_by_id.get(topic_id)
+
+    def existing(self, names: frozenset[str]) -> AbstractSet[str]:
+        return self._metadata.image.topics.keys() & names
 
     def names(self) -> Sequence[str]:
         return list(self._metadata.image.topics)

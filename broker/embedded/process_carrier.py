@@ -63,6 +63,7 @@ class _Child:
             ours, theirs = socket.socketpair()
             forks.note_socket(ours)
             forks.note_socket(theirs)
+        ours.settimeout(None)  # whatever the program's socket.setdefaulttimeout says
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, str(theirs.fileno()), *sys.path],
@@ -102,13 +103,11 @@ class _Child:
     def close(self) -> None:
         with suppress(OSError):  # the child has ended
             self._socket.shutdown(socket.SHUT_WR)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
         if threading.current_thread() is not self._reader:
-            self._reader.join()
+            self._reader.join(STOP_TIMEOUT_S)  # it ends when the child closes its socket
+            if self._reader.is_alive():
+                self._process.kill()
+        self._process.wait()  # without a limit, or it would poll with time.sleep, which a test may have replaced
         self._socket.close()
 
     def _send(self, message: tuple[int, str | None, object]) -> None:

@@ -101,6 +101,20 @@ def chunked_steps(steps: Steps[Result | Pending[Result]]) -> Result | Pending[Re
     return Pending(_finish_slowly(steps)) if result is None else result
 
 
+def then_steps(response: M | Pending[M], steps: Callable[[M], Steps[M]]) -> M | Pending[M]:
+    """Return what the ``steps`` make of a response, as `chunked_steps`."""
+    return (
+        Pending(_then_steps(response, steps))
+        if isinstance(response, Pending)
+        else chunked_steps(steps(response))
+    )
+
+
+async def _then_steps(response: Pending[M], steps: Callable[[M], Steps[M]]) -> M:
+    result: M = await in_slices(steps(await wait_for_response(response)))
+    return result
+
+
 async def _finish_slowly(steps: Steps[Result | Pending[Result]]) -> Result:
     return await wait_for_response(await in_slices(steps))
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import Pending, RequestContext
+    from oncelog.coordinator.groups.modern.described import Described
     from oncelog.coordinator.groups.shard import GroupShard
 
 
@@ -34,7 +35,7 @@ def handle(
     return describe_groups(services, KIND, context, is_enabled=is_enabled)
 
 
-def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+def _describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
     from oncelog.coordinator.groups.consumer.describe import describe
 
     return describe(shard, group_id)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from oncelog.broker.handlers.chunked import chunked_by_row
+from oncelog.broker.handlers.chunked import chunked_by_row, then_steps
 from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.coordinator.errors import to_client_error
+from oncelog.coordinator.groups.modern.described import Described
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,9 +19,12 @@ if TYPE_CHECKING:
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.schema import Message
+    from oncelog.wire.steps import Steps
 
 
 R = TypeVar("R", bound="Message")
+
+groups_of = attrgetter("groups")
 
 
 class GroupKind(NamedTuple, Generic[R]):
@@ -31,7 +36,7 @@ class GroupKind(NamedTuple, Generic[R]):
 
     response: Callable[..., R]
     described: Callable[..., Any]
-    describe: Callable[[GroupShard, str], Any]
+    describe: Callable[[GroupShard, str], Described[Any]]
     topics: Callable[[Any], Iterable[str]]
 
 
@@ -45,22 +50,42 @@ def describe_groups(
             return _refused(kind, group_ids, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         return _describe(services, kind, group_ids, context)
 
-    return chunked_by_row(context.request.group_ids, describe_some, attrgetter("groups"), same=str)
+    return chunked_by_row(context.request.group_ids, describe_some, groups_of, same=str)
 
 
 def _describe(
     services: Services, kind: GroupKind[R], group_ids: list[str], context: RequestContext
 ) -> R | Pending[R]:
-    """Return the response about these groups, as they are committed."""
+    """Return the response about these groups, as they are committed. Their members are added in steps."""
     shards: dict[int, GroupShard] = {}
+    described: list[Described[Any]] = []
 
-    def response() -> R:
-        return _described(services, kind, group_ids, context, shards)
+    def without_members() -> R:
+        described[:] = _described(services, kind, group_ids, context, shards)
+        return kind.response(groups=[each.group for each in described])
 
-    first = response()
-    return services.groups.runtime.respond_read(
-        list(shards.values()), first, lambda error: _refused(kind, group_ids, error), response
+    first = without_members()
+    response = services.groups.runtime.respond_read(
+        list(shards.values()), first, lambda error: _refused(kind, group_ids, error), without_members
     )
+    return then_steps(response, lambda response: _with_members(services, kind, context, response, described))
+
+
+def _with_members(
+    services: Services,
+    kind: GroupKind[R],
+    context: RequestContext,
+    response: R,
+    described: Iterable[Described[Any]],
+) -> Steps[R]:
+    for each in described:
+        yield from each.add_members
+    authorization = services.authorization
+    if authorization.authorizer is not None:
+        may_describe = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
+        groups = [_without_denied_topics(kind, group, may_describe) for group in groups_of(response)]
+        return kind.response(groups=groups)
+    return response
 
 
 def _described(
@@ -69,30 +94,26 @@ def _described(
     group_ids: list[str],
     context: RequestContext,
     shards: dict[int, GroupShard],
-) -> R:
-    """Return the response about these groups. A group that cannot be described has its error there. ``shards`` gets
-    the shards that it is about.
-    """
+) -> list[Described[Any]]:
+    """Return the groups. One that cannot be described has its error there. ``shards`` gets the shards of all."""
     authorization = services.authorization
     may_describe = authorization.predicate(context, DESCRIBE, GROUP_RESOURCE)
     groups = []
     for group_id in group_ids:
         if not may_describe(group_id):
-            groups.append(kind.described(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
+            refused = kind.described(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id)
+            groups.append(Described(refused, done(None)))
             continue
         try:
             shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
-            group = kind.describe(shard, group_id)
+            each = kind.describe(shard, group_id)
         except KafkaError as error:
-            group = kind.described(to_client_error(error).code, None, group_id)
-        if context.request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = authorization.operations(context, GROUP_RESOURCE, group_id)
-        groups.append(group)
-    if authorization.authorizer is not None:
-        may_describe_topic = authorization.predicate(context, DESCRIBE, TOPIC_RESOURCE, quiet=True)
-        groups = [_without_denied_topics(kind, group, may_describe_topic) for group in groups]
-    return kind.response(groups=groups)
+            each = Described(kind.described(to_client_error(error).code, None, group_id), done(None))
+        if context.request.include_authorized_operations and not each.group.error_code:
+            each.group.authorized_operations = authorization.operations(context, GROUP_RESOURCE, group_id)
+        groups.append(each)
+    return groups
 
 
 def _refused(kind: GroupKind[R], group_ids: list[str], error: KafkaError) -> R:

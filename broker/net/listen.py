@@ -19,7 +19,9 @@ class ListenError(StartError):
     def of(cls, endpoint: ListenerEndpoint, error: OSError) -> ListenError:
         """The error for the user that stands for ``error``."""
         hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
-        return cls(f"cannot listen on {address_text(endpoint.host, endpoint.port)}: {error.strerror}{hint}")
+        return cls(
+            f"cannot listen on {address_text(endpoint.host, endpoint.port)}: {error.strerror or error}{hint}"
+        )
 
 
 def open_listener(listener: ListenerConfig, config: BrokerConfig) -> BoundListener:

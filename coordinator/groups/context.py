@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from oncelog.coordinator.deadlines import Deadlines
@@ -36,6 +37,9 @@ class Topics(Protocol):
 
     def by_id(self, topic_id: Uuid) -> CoordinatorTopic | None: ...
 
+    def existing(self, names: frozenset[str]) -> AbstractSet[str]:
+        """Those of the names whose topics exist."""
+
     def names(self) -> Sequence[str]:
         """The names of all topics, internal ones included."""
 
@@ -54,12 +58,14 @@ class GroupSettings(Protocol):
     group_consumer_heartbeat_interval_ms: int
     group_consumer_assignment_interval_ms: int
     group_consumer_max_size: int
+    group_consumer_assignor_offload_enable: bool
     group_consumer_assignors: tuple[str, ...]
     group_consumer_migration_policy: str
     group_consumer_regex_refresh_interval_ms: int
     group_share_session_timeout_ms: int
     group_share_heartbeat_interval_ms: int
     group_share_assignment_interval_ms: int
+    group_share_assignor_offload_enable: bool
     group_share_max_size: int
     group_share_initialize_retry_interval_ms: int
     offset_metadata_max_bytes: int

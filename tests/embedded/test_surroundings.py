@@ -1,4 +1,4 @@
-"""Processes in which a broker cannot begin: without descriptors, without sockets, with those of gevent."""
+"""Processes whose globals are not as usual: no descriptors, no sockets, gevent's, and whatever a program may change."""
 
 from __future__ import annotations
 
@@ -100,3 +100,51 @@ AND_ALL = ", and patch_all() with its threads and its sockets"
 )
 def test_gevent(patched: str, form: str, says: str) -> None:
     assert output_of(GEVENT.format(patched=patched, form=form)) == f"{says}\n"
+
+
+CHANGED = """
+import decimal, gc, logging, os, random, shutil, socket, sys, tempfile, threading, uuid, warnings
+from unittest import mock
+
+import oncelog
+
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+with oncelog.Broker(data_dir="data") as kafka:  # what was written before is there after
+    kafka.produce("orders", "tea")
+os.chdir("/")
+gone = tempfile.mkdtemp()
+os.chdir(gone)
+os.rmdir(gone)  # no working directory
+os.environ.clear()
+warnings.simplefilter("error")
+logging.disable(logging.CRITICAL)
+socket.setdefaulttimeout(0.001)
+threading.stack_size(256 * 1024)
+decimal.getcontext().traps[decimal.Inexact] = True
+sys.set_int_max_str_digits(640)
+os.umask(0o777)
+gc.disable()
+random.seed(1)
+expected = random.random()
+random.seed(1)
+sys.setrecursionlimit(150)
+with (
+    mock.patch.multiple(sys, stdin=None, stdout=None, stderr=None),
+    mock.patch("uuid.uuid4", return_value=uuid.UUID(int=5)),
+    mock.patch("os.urandom", side_effect=bytes),
+    mock.patch("time.sleep", side_effect=AssertionError("nothing sleeps")),
+    oncelog.Broker(data_dir=f"{folder}/data", {form}) as kafka,
+):
+    kafka.produce("other", "tea")
+    kafka.produce("orders", "milk")
+    said = [record.value for record in kafka.topic("orders").wait_for_records(2)]
+sys.setrecursionlimit(1000)
+shutil.rmtree(folder)
+print(said, random.random() == expected)
+"""
+
+
+@pytest.mark.parametrize("form", ["process=False", "process=True"])
+def test_what_a_program_has_changed_of_its_process_changes_nothing(form: str) -> None:
+    assert output_of(CHANGED.replace("{form}", form)) == "[b'tea', b'milk'] True\n"

@@ -160,7 +160,7 @@ def durable(shard: GroupShard) -> dict[str, Any]:
         slots = [*ModernGroup.__slots__, *ConsumerGroup.__slots__]
         fields = [name for name in slots if name not in ("volatile", "subscriptions")]
         made[group_id] = {name: _copy(getattr(group, name)) for name in fields}
-        for name in ("topics", "regexes", "resolved"):
+        for name in ("by_names", "regexes", "resolved"):
             made[group_id][name] = _copy(getattr(group.subscriptions, name))
     return made
 

@@ -20,6 +20,7 @@ from tests.harness.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from oncelog.wire.schema import Uuid
 
@@ -65,6 +66,9 @@ class FakeTopics:
 
     def by_id(self, topic_id: Uuid) -> FakeTopic | None:
         return next((topic for topic in self._by_name.values() if topic.topic_id == topic_id), None)
+
+    def existing(self, names: frozenset[str]) -> AbstractSet[str]:
+        return self._by_name.keys() & names
 
     def names(self) -> Sequence[str]:
         return list(self._by_name)

@@ -104,7 +104,7 @@ def durable(shard: GroupShard) -> dict[str, Any]:
     for group_id, group in shard.groups.items():
         fields = [name for name in slots if name not in ("volatile", "subscriptions")]
         made[group_id] = {name: _copy(getattr(group, name)) for name in fields}
-        made[group_id]["topics"] = dict(share_group_of(shard, group_id).subscriptions.topics)
+        made[group_id]["topics"] = dict(share_group_of(shard, group_id).subscriptions.by_names)
     return made
 
 

@@ -121,7 +121,7 @@ async def view(node: Node, group_id: str) -> ShareGroupInfo:
     await node.share_coordinator.runtime.wait_loaded()
     if group_id not in shards:
         raise not_found("share group", group_id, shards)
-    return share_group_info(describe(shards[group_id], group_id), _partitions(node, group_id))
+    return share_group_info(describe(shards[group_id], group_id).whole(), _partitions(node, group_id))
 
 
 def _partitions(node: Node, group_id: str) -> dict[str, dict[int, SharePartitionInfo]]:

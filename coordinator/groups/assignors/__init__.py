@@ -1,4 +1,4 @@
-"""Server-side assignors: pure functions from members and partitions to target assignments (KIP-848).
+"""Server-side assignors: pure functions from members and partitions to target assignments, in steps (KIP-848).
 
 The keys of `ASSIGNORS` are the names for ``group.consumer.assignors`` and for a member's ``server_assignor``.
 """

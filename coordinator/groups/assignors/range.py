@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
 from oncelog.wire.schema import Uuid
+from oncelog.wire.steps import Steps
 
 _NOTHING: frozenset[int] = frozenset()
 
@@ -35,18 +36,23 @@ class _Topic:
         return frozenset(range(start, self.next))
 
 
-def assign(group: GroupSpec) -> dict[str, Assignment]:
+def assign(group: GroupSpec) -> Steps[dict[str, Assignment]]:
     order = sorted(group.members, key=lambda member_id: _place(group, member_id))
     subscribers: dict[Uuid, int] = {}
     for spec in group.members.values():
         for topic_id in spec.topics:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+            yield
     topics = {topic_id: _Topic(group.partitions[topic_id], count) for topic_id, count in subscribers.items()}
-    assignments: dict[str, Assignment] = {}
+    assignments: dict[str, dict[Uuid, frozenset[int]]] = {}
     for member_id in order:
-        runs = {topic_id: topics[topic_id].take() for topic_id in group.members[member_id].topics}
-        assignments[member_id] = {topic_id: run for topic_id, run in runs.items() if run}
-    return assignments
+        runs = assignments[member_id] = {}
+        for topic_id in group.members[member_id].topics:
+            run = topics[topic_id].take()
+            if run:
+                runs[topic_id] = run
+            yield
+    return {**assignments}
 
 
 def _place(group: GroupSpec, member_id: str) -> tuple[bool, str]:

@@ -8,33 +8,37 @@ members subscribe to the same topics, all partitions are spread together, otherw
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 
 from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
 from oncelog.wire.schema import Uuid
+from oncelog.wire.steps import Steps
 
 Partition = tuple[Uuid, int]
 
 NAME = "simple"
 
 
-def assign(group: GroupSpec) -> dict[str, Assignment]:
+def assign(group: GroupSpec) -> Steps[dict[str, Assignment]]:
     if not group.members:
         return {}
     assigned: dict[str, set[Partition]] = {member_id: set() for member_id in group.members}
     if group.homogeneous:
         topics = next(iter(group.members.values())).topics
-        _spread(group, topics, list(group.members), assigned)
+        yield from _spread(group, topics, list(group.members), assigned)
     else:
         subscribers: dict[Uuid, list[str]] = {}
         for member_id, spec in group.members.items():
             for topic_id in spec.topics:
                 subscribers.setdefault(topic_id, []).append(member_id)
+                yield
         for topic_id, member_ids in subscribers.items():
-            _spread(group, (topic_id,), member_ids, assigned)
-    return {
-        member_id: _as_assignment(partitions, group.members[member_id].assigned)
-        for member_id, partitions in assigned.items()
-    }
+            yield from _spread(group, (topic_id,), member_ids, assigned)
+    assignments: dict[str, Assignment] = {}
+    for member_id, partitions in assigned.items():
+        assignments[member_id] = _as_assignment(partitions, group.members[member_id].assigned)
+        yield from repeat(None, 1 + len(partitions))
+    return assignments
 
 
 def _spread(
@@ -42,22 +46,24 @@ def _spread(
     topics: Iterable[Uuid],
     member_ids: Sequence[str],
     assigned: Mapping[str, set[Partition]],
-) -> None:
+) -> Steps[None]:
     """Add the assignable partitions of ``topics`` to the sets of the members."""
-    members: dict[Partition, list[str]] = {
-        (topic_id, number): []
-        for topic_id in topics
-        for number in range(group.partitions[topic_id])
-        if number in group.assignable.get(topic_id, ())
-    }
+    members: dict[Partition, list[str]] = {}
+    for topic_id in topics:
+        assignable = group.assignable.get(topic_id, ())
+        members |= {
+            (topic_id, number): [] for number in range(group.partitions[topic_id]) if number in assignable
+        }
+        yield
     if not members:
         return
     sharing = -(-len(member_ids) // len(members))
     room = _rooms(member_ids, sharing * len(members))
     for member_id in member_ids:
-        _keep(group.members[member_id].assigned, member_id, members, sharing, room)
-    _fill(members, sharing, room)
+        yield from _keep(group.members[member_id].assigned, member_id, members, sharing, room)
+    yield from _fill(members, sharing, room)
     for partition, holders in members.items():
+        yield
         for member_id in holders:
             assigned[member_id].add(partition)
 
@@ -77,7 +83,7 @@ def _keep(
     members: Mapping[Partition, list[str]],
     sharing: int,
     room: dict[str, int],
-) -> None:
+) -> Steps[None]:
     """Let a member keep what it holds, as long as it has room and the partition does not have too many members."""
     for topic_id, numbers in held.items():
         for number in sorted(numbers):
@@ -85,9 +91,10 @@ def _keep(
             if holders is not None and room[member_id] and len(holders) < sharing:
                 holders.append(member_id)
                 room[member_id] -= 1
+        yield
 
 
-def _fill(members: Mapping[Partition, list[str]], sharing: int, room: dict[str, int]) -> None:
+def _fill(members: Mapping[Partition, list[str]], sharing: int, room: dict[str, int]) -> Steps[None]:
     """Give partitions that want more members to members with room, in turn. No member gets a partition twice, so a
     partition may be left with fewer members.
     """
@@ -96,6 +103,7 @@ def _fill(members: Mapping[Partition, list[str]], sharing: int, room: dict[str, 
     for holders in members.values():
         skipped = 0
         while len(holders) < sharing and unfilled and skipped < len(unfilled):
+            yield
             at %= len(unfilled)
             member_id = unfilled[at]
             if member_id in holders:

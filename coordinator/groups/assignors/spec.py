@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from oncelog.wire.schema import Uuid
+from oncelog.wire.steps import Steps
 
 Assignment = Mapping["Uuid", frozenset[int]]
 """Topic id -> partitions; topics without any are left out."""
@@ -37,5 +38,7 @@ class GroupSpec(NamedTuple):
     assignable: Mapping[Uuid, Collection[int]] = MappingProxyType({})
 
 
-Assign = Callable[[GroupSpec], dict[str, Assignment]]
-"""An assignor: returns member id -> new target assignment; members without partitions may be left out."""
+Assign = Callable[[GroupSpec], Steps[dict[str, Assignment]]]
+"""An assignor: returns member id -> new target assignment; members without partitions may be left out. It takes a step
+for each topic, and for each topic of each member.
+"""

@@ -9,16 +9,20 @@ the number of its partitions of all topics. Source: Kafka's ``UniformHeterogeneo
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import repeat
 
 from oncelog.coordinator.groups.assignors.spec import Assignment, GroupSpec
 from oncelog.wire.schema import Uuid
+from oncelog.wire.steps import Steps
 
 ROUNDS_MAX = 16
 NOBODY = -1
+SORTED_PER_STEP = 16
+"""Subscribers that are sorted in the time of one step."""
 
 
-def assign(group: GroupSpec) -> dict[str, Assignment]:
-    return _Assigner(group).assign()
+def assign(group: GroupSpec) -> Steps[dict[str, Assignment]]:
+    return (yield from _Assigner(group).assign())
 
 
 class _Balancer:
@@ -90,21 +94,27 @@ class _Assigner:
         self._member_ids = list(group.members)
         self._loads = [0] * len(self._member_ids)
         self._subscribers: dict[Uuid, list[int]] = {}
-        for index, spec in enumerate(group.members.values()):
-            for topic_id in spec.topics:
-                self._subscribers.setdefault(topic_id, []).append(index)
-        self._owners = {topic_id: [NOBODY] * group.partitions[topic_id] for topic_id in self._subscribers}
+        self._owners: dict[Uuid, list[int]] = {}
 
-    def assign(self) -> dict[str, Assignment]:
+    def assign(self) -> Steps[dict[str, Assignment]]:
+        yield from self._read()
         if not self._subscribers:
             return {}
-        self._keep()
+        yield from self._keep()
         for topic_id in self._in_order(t for t, owners in self._owners.items() if NOBODY in owners):
-            self._assign_free(topic_id)
-        self._balance(
+            yield from self._assign_free(topic_id)
+        yield from self._balance(
             self._in_order(t for t, subscribers in self._subscribers.items() if len(subscribers) > 1)
         )
-        return self._result()
+        return (yield from self._result())
+
+    def _read(self) -> Steps[None]:
+        for index, spec in enumerate(self._group.members.values()):
+            for topic_id in spec.topics:
+                self._subscribers.setdefault(topic_id, []).append(index)
+                yield
+        for topic_id in self._subscribers:
+            self._owners[topic_id] = [NOBODY] * self._group.partitions[topic_id]
 
     def _in_order(self, topic_ids: Iterable[Uuid]) -> list[Uuid]:
         def place(topic_id: Uuid) -> tuple[float, int, Uuid]:
@@ -113,7 +123,7 @@ class _Assigner:
 
         return sorted(topic_ids, key=place)
 
-    def _keep(self) -> None:
+    def _keep(self) -> Steps[None]:
         """Keep all partitions of topics to which their members are still subscribed."""
         for index, spec in enumerate(self._group.members.values()):
             for topic_id, partitions in spec.assigned.items():
@@ -122,27 +132,35 @@ class _Assigner:
                     for partition in partitions:
                         owners[partition] = index
                     self._loads[index] += len(partitions)
+                yield
 
-    def _assign_free(self, topic_id: Uuid) -> None:
+    def _balancer(self, topic_id: Uuid) -> Steps[_Balancer]:
+        subscribers = self._subscribers[topic_id]
+        yield from repeat(None, 1 + len(subscribers) // SORTED_PER_STEP)
+        return _Balancer(self._loads, subscribers)
+
+    def _assign_free(self, topic_id: Uuid) -> Steps[None]:
         owners = self._owners[topic_id]
-        balancer = _Balancer(self._loads, self._subscribers[topic_id])
+        balancer = yield from self._balancer(topic_id)
         for partition, owner in enumerate(owners):
             if owner == NOBODY:
                 member = owners[partition] = balancer.next_to_get()
                 self._loads[member] += 1
+                yield
 
-    def _balance(self, topic_ids: list[Uuid]) -> None:
+    def _balance(self, topic_ids: list[Uuid]) -> Steps[None]:
         last_moved = NOBODY
         for _ in range(ROUNDS_MAX):
             for at, topic_id in enumerate(topic_ids):
                 if at == last_moved:
                     return  # a full round without a move
-                if self._balance_topic(topic_id) or last_moved == NOBODY:
+                moved = yield from self._balance_topic(topic_id)
+                if moved or last_moved == NOBODY:
                     last_moved = at
 
-    def _balance_topic(self, topic_id: Uuid) -> bool:
+    def _balance_topic(self, topic_id: Uuid) -> Steps[bool]:
         """Move partitions between the topic's subscribers. Returns whether one moved."""
-        balancer = _Balancer(self._loads, self._subscribers[topic_id])
+        balancer = yield from self._balancer(topic_id)
         if balancer.imbalance <= 1:
             return False
         owners = self._owners[topic_id]
@@ -165,13 +183,15 @@ class _Assigner:
             self._loads[giver] -= 1
             self._loads[getter] += 1
             moved = True
+            yield
         return moved
 
-    def _result(self) -> dict[str, Assignment]:
+    def _result(self) -> Steps[dict[str, Assignment]]:
         rows: list[dict[Uuid, list[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
             for partition, owner in enumerate(owners):
                 rows[owner].setdefault(topic_id, []).append(partition)
+            yield
         return {
             member_id: {topic_id: frozenset(partitions) for topic_id, partitions in row.items()}
             for member_id, row in zip(self._member_ids, rows, strict=True)

@@ -91,7 +91,7 @@ def _join(
         member = _join_downgraded(shard, group, update, holder, replacement, owned)
     else:
         target_assignment = target.get_or_compute(
-            context, group, update.epoch, old, update.new, update.subscriptions
+            shard, group, update.epoch, old, update.new, update.subscriptions
         )
         update.records.extend(target_assignment.records)
         change = member_update.reconcile_member(

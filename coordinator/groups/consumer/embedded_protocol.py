@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from oncelog.coordinator.groups.modern.requests import TOPIC_NAMES_MAX
 from oncelog.wire.errors import DecodeError
 from oncelog.wire.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -39,11 +40,13 @@ def _version(data: Buffer, newest: int) -> int:
 
 
 def subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
-    """The member's subscription. Raises DecodeError."""
+    """The member's subscription. Raises DecodeError, also for one of too many topics."""
     version = _version(metadata, ConsumerProtocolSubscription.MAX_VERSION)
     # A newer version may have more fields after the known ones.
     decoded: ConsumerProtocolSubscription
     decoded, _ = ConsumerProtocolSubscription.decoder(version)(metadata, _VERSION.size)
+    if len(decoded.topics) > TOPIC_NAMES_MAX:
+        raise DecodeError(f"a subscription has more than {TOPIC_NAMES_MAX} topics")
     return decoded
 
 

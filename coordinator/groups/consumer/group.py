@@ -197,12 +197,12 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         timers.start_all(shard, self)
 
     def on_removed(self, shard: GroupShard) -> None:
+        super().on_removed(shard)
         timers.cancel_group(shard, self)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
         super().on_topics_changed(shard, topics)
-        read = self.subscriptions.topics
-        if self.subscriptions.regexes and any(name not in read for name in topics):
+        if self.subscriptions.regexes and not self.subscriptions.names().issuperset(topics):
             self.volatile.regexes_outdated = True
 
     # --- replay

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups.consumer import joining, leave, member_update, settings, target, timers
 from oncelog.coordinator.groups.consumer.member import STATIC_LEAVING_EPOCH
 from oncelog.coordinator.groups.modern.member import JOINING_EPOCH, LEAVING_EPOCH
-from oncelog.coordinator.groups.modern.requests import invalid, refuse_blank
+from oncelog.coordinator.groups.modern.requests import invalid, refuse_blank, refuse_many
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -41,6 +41,7 @@ def check(context: GroupContext, request: ConsumerGroupHeartbeatRequest, api_ver
     refuse_blank(request.group_id, "GroupId")
     refuse_blank(request.instance_id, "InstanceId")
     refuse_blank(request.rack_id, "RackId")
+    refuse_many(request.subscribed_topic_names)
     if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == NOT_GIVEN:
             raise invalid("RebalanceTimeoutMs must be provided in first request.")

@@ -102,7 +102,7 @@ def update_and_reconcile(
     """
     update = update_member(shard, group, old, fields, client)
     target_assignment = target.get_or_compute(
-        shard.context, group, update.epoch, old, update.new, update.subscriptions
+        shard, group, update.epoch, old, update.new, update.subscriptions
     )
     update.records.extend(target_assignment.records)
     return reconcile_member(

@@ -100,9 +100,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup) -> FoundGroup:
             + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
             "default assignor before re-attempting the upgrade."
         ) from None
-    group.metadata_hash = group.volatile.topic_hashes.of_group(
-        group.subscriptions.topics, shard.context.topics
-    )
+    group.metadata_hash = group.volatile.topic_hashes.of_group(group.subscriptions, shard.context.topics)
     members = list(group.members.values())
     return FoundGroup(group, [*classic.tombstones(), *_group_records(group, members)], members)
 

@@ -23,3 +23,9 @@ def heartbeat_interval_ms(context: GroupContext, group_id: str) -> int:
 def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
     default = context.settings().group_consumer_assignment_interval_ms
     return own_or(default, context, group_id, "consumer.assignment.interval.ms")
+
+
+def offloads_assignor(context: GroupContext, group_id: str) -> bool:
+    default = context.settings().group_consumer_assignor_offload_enable
+    text = context.overrides(group_id).get("consumer.assignor.offload.enable")
+    return default if text is None else text == "true"

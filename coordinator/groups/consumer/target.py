@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.assignors import ASSIGNORS, CLASS_NAMES, GroupSpec, MemberSpec
 from oncelog.coordinator.groups.consumer import settings
-from oncelog.coordinator.groups.modern.target import TargetAssignment, computed, is_due, topic_ids
+from oncelog.coordinator.groups.modern import target as modern
 
 if TYPE_CHECKING:
+    from oncelog.coordinator.groups.assignors.spec import Assignment
     from oncelog.coordinator.groups.consumer.group import ConsumerGroup
     from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
-    from oncelog.coordinator.groups.context import GroupContext, Topics
+    from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
-    from oncelog.wire.schema import Uuid
+    from oncelog.coordinator.groups.modern.target import TargetAssignment
+    from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.steps import Steps
 
 DEFAULT_ASSIGNOR = "uniform"
 
@@ -42,52 +45,50 @@ def changes_assignor(
 
 
 def get_or_compute(
-    context: GroupContext,
+    shard: GroupShard,
     group: ConsumerGroup,
     epoch: int,
     old: ConsumerGroupMember,
     new: ConsumerGroupMember,
     subscriptions: Subscriptions,
 ) -> TargetAssignment:
-    """The target assignment for the group epoch ``epoch``, or the present one if the interval is not over.
+    """The target assignment for the group epoch ``epoch``, or the present one if it is not computed (yet).
 
     ``old`` and ``new``: the requesting member before and after its update. ``subscriptions``: the updated ones.
     """
-    interval_ms = settings.assignment_interval_ms(context, group.group_id)
-    if not is_due(context, group, epoch, interval_ms):
-        return TargetAssignment(group.target_epoch, group.target(new), [])
-    members = dict(group.members)
+    context, group_id = shard.context, group.group_id
+    return modern.get_or_compute(
+        shard,
+        group,
+        epoch,
+        new,
+        settings.assignment_interval_ms(context, group_id),
+        lambda: _compute(context, group, old, new, subscriptions),
+        offloads=settings.offloads_assignor(context, group_id),
+    )
+
+
+def _compute(
+    context: GroupContext,
+    group: ConsumerGroup,
+    old: ConsumerGroupMember,
+    new: ConsumerGroupMember,
+    subscriptions: Subscriptions,
+) -> Steps[dict[str, Assignment]]:
+    members, targets, subscriptions = dict(group.members), dict(group.targets), subscriptions.copy()
     previous_id = group.static_members.get(new.instance_id) if new.instance_id is not None else None
     if previous_id is not None and previous_id != new.member_id:
         members.pop(previous_id, None)
+        # A static member inherits the target of its instance.
+        targets[new.member_id] = targets.get(previous_id, {})
     members[new.member_id] = new
-    specs, partitions = _specs(group, members, previous_id, new, subscriptions, context.topics)
     homogeneous = subscriptions.are_homogeneous(len(members))
+    owners = {topic_id: dict(held) for topic_id, held in group.target_owners.items()} if homogeneous else {}
     assign = ASSIGNORS[group.preferred_assignor(old, new) or default_assignor(context)]
-    assignments = assign(GroupSpec(specs, partitions, group.target_owners, homogeneous))
-    return computed(context, group, epoch, specs, assignments, new.member_id)
-
-
-def _specs(
-    group: ConsumerGroup,
-    members: dict[str, ConsumerGroupMember],
-    previous_id: str | None,
-    new: ConsumerGroupMember,
-    subscriptions: Subscriptions,
-    topics: Topics,
-) -> tuple[dict[str, MemberSpec], dict[Uuid, int]]:
-    """The assignor's input: the members, and topic id -> number of partitions of all subscribed topics."""
-    by_names: dict[frozenset[str], dict[Uuid, int]] = {}
+    read = modern.TopicIds(context.topics)
     specs = {}
     for member_id, member in members.items():
-        names = subscriptions.topics_of(member)
-        read = by_names.get(names)
-        if read is None:
-            read = by_names[names] = topic_ids(names, topics)
-        # A static member inherits the target of its instance.
-        holder = previous_id if member is new and previous_id is not None else member_id
-        specs[member_id] = MemberSpec(read, group.targets.get(holder, {}), member.instance_id)
-    partitions: dict[Uuid, int] = {}
-    for read in by_names.values():
-        partitions.update(read)
-    return specs, partitions
+        topics = yield from read.of(subscriptions.topics_of(member))
+        specs[member_id] = MemberSpec(topics, targets.get(member_id, {}), member.instance_id)
+    assignments = yield from assign(GroupSpec(specs, read.partitions, owners, homogeneous))
+    return {member_id: assignments.get(member_id, {}) for member_id in specs}

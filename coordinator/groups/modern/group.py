@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Generic
 
+from oncelog.coordinator.groups.modern import timers
 from oncelog.coordinator.groups.modern.member import M
 from oncelog.coordinator.groups.modern.metadata_hash import TopicHashes
 from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
@@ -76,6 +77,10 @@ class ModernGroup(Generic[M]):
             )
         return member
 
+    def target(self, member: M) -> Assignment:
+        """The member's target assignment."""
+        return self.targets.get(member.member_id, {})
+
     # --- coordinator.groups.group.Group
 
     def is_empty(self) -> bool:
@@ -105,19 +110,18 @@ class ModernGroup(Generic[M]):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscriptions.topics
+        return self.subscriptions.has(topic)
 
     def on_unloaded(self, shard: GroupShard) -> None:
         self.on_removed(shard)
 
     def on_removed(self, shard: GroupShard) -> None:
-        raise NotImplementedError
+        timers.cancel(shard, timers.COMPUTATION, self.group_id)
 
     def on_topics_changed(self, shard: GroupShard, topics: Collection[str]) -> None:
         """Let the next heartbeat check whether the group must rebalance."""
         self.volatile.topic_hashes.forget(topics)
-        read = self.subscriptions.topics
-        if any(name in read for name in topics):
+        if not self.subscriptions.names().isdisjoint(topics):
             self.volatile.metadata_checked = False
 
     # --- replay

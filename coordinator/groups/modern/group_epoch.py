@@ -32,7 +32,7 @@ def after(
     """The epoch of a group with these subscriptions. With ``rebalances`` it rises in any case."""
     if not rebalances and group.volatile.metadata_checked:
         return GroupEpoch(group.epoch, [], checked_metadata=False)
-    metadata_hash = group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics)
+    metadata_hash = group.volatile.topic_hashes.of_group(subscriptions, context.topics)
     if not rebalances and metadata_hash == group.metadata_hash:
         return GroupEpoch(group.epoch, [], checked_metadata=True)
     return GroupEpoch(group.epoch + 1, [_record(group, metadata_hash)], checked_metadata=True)
@@ -44,7 +44,7 @@ def after_leave(
     """The record of the next epoch, after so many members ``left``; ``subscriptions`` are those of the others. A group
     that becomes empty has no assignment to compute: its assignment epoch rises, too.
     """
-    records = [_record(group, group.volatile.topic_hashes.of_group(subscriptions.topics, context.topics))]
+    records = [_record(group, group.volatile.topic_hashes.of_group(subscriptions, context.topics))]
     if len(group.members) == left:
         records.append(group.record_types.target_epoch(group.group_id, group.epoch + 1, 0))
     return records

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oncelog.coordinator.groups.context import CoordinatorTopic, Topics
+    from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
     from oncelog.wire.schema import Uuid
 
 MAGIC = 0
@@ -35,14 +36,13 @@ class TopicHashes:
         for name in names:
             self._cache.pop(name, None)
 
-    def of_group(self, names: Iterable[str], topics: Topics) -> int:
-        """The hash, an int64, of the topics with these names; 0 if none of them exists."""
+    def of_group(self, subscriptions: Subscriptions, topics: Topics) -> int:
+        """The hash, an int64, of the subscribed topics that exist; 0 if none does."""
         used: dict[str, tuple[Uuid, int, int]] = {}
         hashes = []
-        for name in sorted(names):
+        for name in sorted(subscriptions.existing(topics)):
             topic = topics.by_name(name)
-            if topic is None:
-                continue
+            assert topic is not None
             count = len(topic.partitions)
             cached = self._cache.get(name)
             if cached is None or cached[:2] != (topic.topic_id, count):

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from oncelog.coordinator.groups.shard import GroupShard
 
 
+COMPUTATION = "target-assignment"
+"""The rest of a group's target assignment is computed (`modern.target`)."""
+
+
 def session_kind(group_type: str) -> str:
     """The kind of the session timers in groups of a type (`coordinator.groups.group`)."""
     return f"{group_type}-session"

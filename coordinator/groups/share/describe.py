@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.assignors import simple
+from oncelog.coordinator.groups.modern.described import NAMES_PER_STEP, Described
 from oncelog.coordinator.groups.share.group import ShareGroup
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.share_group_describe import Assignment, DescribedGroup, TopicPartitions
 from oncelog.wire.messages.share_group_describe import Member as DescribedMember
+from oncelog.wire.steps import done
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.coordinator.groups.context import Topics
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.groups.share.member import ShareGroupMember
+    from oncelog.wire.steps import Steps
 
 
-def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
+def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
     """The described group, with GROUP_ID_NOT_FOUND if it does not exist or is of another type."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         missing = "not found" if group is None else "is not a share group"
-        return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {missing}.", group_id)
-    return DescribedGroup(
+        missed = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {missing}.", group_id)
+        return Described(missed, done(None))
+    described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=simple.NAME,
-        members=[_member(member, shard.context.topics) for member in group.members.values()],
     )
+    return Described(described, _add_members(described, list(group.members.values()), shard.context.topics))
+
+
+def _add_members(
+    described: DescribedGroup, members: Sequence[ShareGroupMember], topics: Topics
+) -> Steps[None]:
+    for member in members:
+        described.members.append(_member(member, topics))
+        yield from repeat(None, 1 + len(member.topic_names) // NAMES_PER_STEP)
 
 
 def _member(member: ShareGroupMember, topics: Topics) -> DescribedMember:

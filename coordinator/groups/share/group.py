@@ -81,7 +81,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
         """Whether the target assignment lacks initialized partitions of subscribed topics."""
         if self.volatile.assigned_initialized or self.state_partitions is None:
             return False
-        subscribed = self.subscriptions.topics
+        subscribed = self.subscriptions.names()
         for topic_id, topic in self.state_partitions.initialized.items():
             if topic.name in subscribed and self.target_counts.get(topic_id, {}).keys() != topic.partitions:
                 return True
@@ -122,6 +122,7 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
             timers.renew_session(shard, self.group_id, member_id)
 
     def on_removed(self, shard: GroupShard) -> None:
+        super().on_removed(shard)
         for member_id in self.members:
             timers.cancel_session(shard, self.group_id, member_id)
 

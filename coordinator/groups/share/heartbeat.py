@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.coordinator.groups.modern import group_epoch
 from oncelog.coordinator.groups.modern.member import JOINING_EPOCH, LEAVING_EPOCH, MemberState
-from oncelog.coordinator.groups.modern.requests import invalid, refuse_blank
+from oncelog.coordinator.groups.modern.requests import invalid, refuse_blank, refuse_many
 from oncelog.coordinator.groups.modern.target import topic_ids
 from oncelog.coordinator.groups.share import leave, records, settings, target, timers
 from oncelog.coordinator.groups.share.group import ShareGroup
@@ -44,6 +44,7 @@ def check(request: ShareGroupHeartbeatRequest) -> None:
     refuse_blank(request.member_id, "MemberId")
     refuse_blank(request.group_id, "GroupId")
     refuse_blank(request.rack_id, "RackId")
+    refuse_many(request.subscribed_topic_names)
     if request.member_epoch == JOINING_EPOCH:
         if not request.subscribed_topic_names:
             raise invalid("SubscribedTopicNames must be set in first request.")
@@ -81,12 +82,12 @@ def heartbeat(shard: GroupShard, request: ShareGroupHeartbeatRequest, client: Cl
         rebalances = rebalances or group.has_unassigned()
     epoch = group_epoch.after(context, group, subscriptions, rebalances=rebalances)
     new_records += epoch.records
-    target_assignment = target.get_or_compute(context, group, epoch.epoch, new, subscriptions)
+    target_assignment = target.get_or_compute(shard, group, epoch.epoch, new, subscriptions)
     new_records += target_assignment.records
     member = _reconciled(context, new, target_assignment, changed=epoch.epoch > group.epoch)
     if member != new:
         new_records.append(records.current_assignment(group_id, member))
-    initialize = initialization(context, group, epoch.epoch, subscriptions.topics)
+    initialize = initialization(context, group, epoch.epoch, subscriptions)
     if initialize is not None:
         new_records.append(initialize.record)
     shard.commit(new_records)

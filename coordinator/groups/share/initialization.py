@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncelog.coordinator.groups.context import GroupContext
+    from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.groups.share.state_partitions import ByTopic
     from oncelog.coordinator.partition_writer import CoordinatorRecord
@@ -44,12 +45,12 @@ class Initialization(NamedTuple):
 
 
 def initialization(
-    context: GroupContext, group: ShareGroup, epoch: int, subscribed: Iterable[str]
+    context: GroupContext, group: ShareGroup, epoch: int, subscriptions: Subscriptions
 ) -> Initialization | None:
     """Return the partitions to initialize for a group at ``epoch``: those of subscribed topics that are neither
     initialized nor, within the retry interval, initializing.
     """
-    missing = _missing(context, group, subscribed)
+    missing = _missing(context, group, subscriptions)
     if not missing:
         return None
     present = group.state_partitions or NO_STATE_PARTITIONS
@@ -78,15 +79,16 @@ def beginning(
     return Initialization(group.group_id, epoch, start_offsets, record)
 
 
-def _missing(context: GroupContext, group: ShareGroup, subscribed: Iterable[str]) -> dict[Uuid, TopicState]:
+def _missing(
+    context: GroupContext, group: ShareGroup, subscriptions: Subscriptions
+) -> dict[Uuid, TopicState]:
     present = group.state_partitions or NO_STATE_PARTITIONS
     retry_ms = context.settings().group_share_initialize_retry_interval_ms
     waits = context.now_ms() - group.volatile.initializing_since_ms < retry_ms
     missing = {}
-    for name in sorted(subscribed):
+    for name in sorted(subscriptions.existing(context.topics)):
         topic = context.topics.by_name(name)
-        if topic is None:
-            continue
+        assert topic is not None
         count = len(topic.partitions)
         initialized = present.initialized.get(topic.topic_id)
         if initialized is not None and len(initialized.partitions) >= count:

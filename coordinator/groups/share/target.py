@@ -9,51 +9,58 @@ from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.assignors import simple
 from oncelog.coordinator.groups.assignors.spec import GroupSpec, MemberSpec
-from oncelog.coordinator.groups.modern.target import TargetAssignment, computed, is_due, topic_ids
+from oncelog.coordinator.groups.modern import target as modern
 from oncelog.coordinator.groups.share import settings
 from oncelog.coordinator.groups.share.member import NO_PARTITIONS
 
 if TYPE_CHECKING:
+    from oncelog.coordinator.groups.assignors.spec import Assignment
     from oncelog.coordinator.groups.context import GroupContext
     from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
+    from oncelog.coordinator.groups.modern.target import TargetAssignment
+    from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.groups.share.group import ShareGroup
     from oncelog.coordinator.groups.share.member import ShareGroupMember
-    from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
 
 def get_or_compute(
-    context: GroupContext,
+    shard: GroupShard,
     group: ShareGroup,
     epoch: int,
     new: ShareGroupMember,
     subscriptions: Subscriptions,
 ) -> TargetAssignment:
-    """The target assignment for the group epoch ``epoch``, or the present one if the interval is not over.
+    """The target assignment for the group epoch ``epoch``, or the present one if it is not computed (yet).
 
     ``new``: the requesting member after its update. ``subscriptions``: the updated ones.
     """
-    interval_ms = settings.assignment_interval_ms(context, group.group_id)
-    if not is_due(context, group, epoch, interval_ms):
-        return TargetAssignment(group.target_epoch, group.targets.get(new.member_id, NO_PARTITIONS), [])
+    context, group_id = shard.context, group.group_id
+    return modern.get_or_compute(
+        shard,
+        group,
+        epoch,
+        new,
+        settings.assignment_interval_ms(context, group_id),
+        lambda: _compute(context, group, new, subscriptions),
+        offloads=settings.offloads_assignor(context, group_id),
+    )
+
+
+def _compute(
+    context: GroupContext, group: ShareGroup, new: ShareGroupMember, subscriptions: Subscriptions
+) -> Steps[dict[str, Assignment]]:
     members = {**group.members, new.member_id: new}
-    by_names: dict[frozenset[str], dict[Uuid, int]] = {}
+    targets = dict(group.targets)
+    homogeneous = subscriptions.are_homogeneous(len(members))
+    initialized = {} if group.state_partitions is None else group.state_partitions.initialized
+    read = modern.TopicIds(context.topics)
     specs = {}
     for member_id, member in members.items():
-        read = by_names.get(member.topic_names)
-        if read is None:
-            read = by_names[member.topic_names] = topic_ids(member.topic_names, context.topics)
-        specs[member_id] = MemberSpec(read, group.targets.get(member_id, NO_PARTITIONS))
-    partitions: dict[Uuid, int] = {}
-    for read in by_names.values():
-        partitions.update(read)
-    initialized = {} if group.state_partitions is None else group.state_partitions.initialized
-    assignments = simple.assign(
-        GroupSpec(
-            specs,
-            partitions,
-            owners={},
-            homogeneous=subscriptions.are_homogeneous(len(members)),
-            assignable={topic_id: topic.partitions for topic_id, topic in initialized.items()},
-        )
+        topics = yield from read.of(member.topic_names)
+        specs[member_id] = MemberSpec(topics, targets.get(member_id, NO_PARTITIONS))
+    assignable = {topic_id: topic.partitions for topic_id, topic in initialized.items()}
+    assignments = yield from simple.assign(
+        GroupSpec(specs, read.partitions, {}, homogeneous=homogeneous, assignable=assignable)
     )
-    return computed(context, group, epoch, specs, assignments, new.member_id)
+    return {member_id: assignments.get(member_id, NO_PARTITIONS) for member_id in specs}

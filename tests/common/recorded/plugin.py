@@ -138,7 +138,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     files: dict[str, int] = {}
     for kind in ("passed", "failed", "error"):
         for report in terminalreporter.getreports(kind):
-            if (HAS_ASKED, True) in map(tuple, report.user_properties) and report.when == "call":
+            if (HAS_ASKED, True) in map(
+                tuple, getattr(report, "user_properties", ())
+            ) and report.when == "call":
                 file = report.nodeid.partition("::")[0]
                 files[file] = files.get(file, 0) + 1
     if files and config.getoption("--kafka") == RECORDED:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from oncelog.coordinator.groups.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec
+from oncelog.wire.steps import finish
 
 Rows = set[tuple[bytes, int]]
 
@@ -30,6 +31,10 @@ def spec(
                 owners.setdefault(topic_id, {}).update(dict.fromkeys(sorted(numbers), member_id))
     homogeneous = len({frozenset(topics) for topics in reads.values()}) <= 1
     return GroupSpec(members, partitions, owners, homogeneous)
+
+
+def assign(assignor: str, group: GroupSpec) -> dict[str, Assignment]:
+    return finish(ASSIGNORS[assignor](group))
 
 
 def rows_of(assignment: Assignment) -> Rows:
@@ -66,7 +71,7 @@ def random_history(rng: random.Random, assignor: str, *, same_topics: bool, topi
     for _ in range(rng.randint(1, 6)):
         group = spec(partitions, reads, assigned, instances)
         history.append(group)
-        assigned = ASSIGNORS[assignor](group)
+        assigned = assign(assignor, group)
         reads, partitions = dict(reads), dict(partitions)
         for _ in range(rng.randint(0, 3)):
             made += 1

@@ -10,9 +10,14 @@ from collections import Counter
 import pytest
 
 from oncelog.coordinator.groups.assignors import Assignment, GroupSpec, simple
+from oncelog.wire.steps import finish
 from tests.coordinator.groups.assignors.groups import rows_of, spec
 
 A, B = b"A" * 16, b"B" * 16
+
+
+def assign(group: GroupSpec) -> dict[str, Assignment]:
+    return finish(simple.assign(group))
 
 
 def shared(
@@ -24,13 +29,13 @@ def shared(
 
 
 def test_more_partitions_than_members() -> None:
-    made = simple.assign(shared({A: 5}, {"m1": [A], "m2": [A]}))
+    made = assign(shared({A: 5}, {"m1": [A], "m2": [A]}))
     assert sorted(len(rows_of(one)) for one in made.values()) == [2, 3]
     assert rows_of(made["m1"]).isdisjoint(rows_of(made["m2"]))
 
 
 def test_more_members_than_partitions() -> None:
-    made = simple.assign(shared({A: 2}, {f"m{n}": [A] for n in range(5)}))
+    made = assign(shared({A: 2}, {f"m{n}": [A] for n in range(5)}))
     counts = Counter(row for one in made.values() for row in rows_of(one))
     assert sorted(counts.values()) == [3, 3]
     assert sorted(len(rows_of(one)) for one in made.values()) == [1, 1, 1, 1, 2]
@@ -38,16 +43,16 @@ def test_more_members_than_partitions() -> None:
 
 def test_only_assignable_partitions() -> None:
     group = shared({A: 4, B: 2}, {"m1": [A, B]})._replace(assignable={A: {1, 2}})
-    assert simple.assign(group) == {"m1": {A: frozenset({1, 2})}}
-    assert simple.assign(group._replace(assignable={})) == {"m1": {}}
+    assert assign(group) == {"m1": {A: frozenset({1, 2})}}
+    assert assign(group._replace(assignable={})) == {"m1": {}}
 
 
 def test_members_keep_what_they_have() -> None:
     has: dict[str, Assignment] = {"m1": {A: frozenset({0, 1, 2})}, "m2": {A: frozenset({3})}}
-    made = simple.assign(shared({A: 4}, {"m1": [A], "m2": [A]}, has))
+    made = assign(shared({A: 4}, {"m1": [A], "m2": [A]}, has))
     assert len(rows_of(made["m1"]) & rows_of(has["m1"])) == 2
     assert rows_of(has["m2"]) <= rows_of(made["m2"])
-    again = simple.assign(shared({A: 4}, {"m1": [A], "m2": [A]}, made))
+    again = assign(shared({A: 4}, {"m1": [A], "m2": [A]}, made))
     assert again == made
     assert all(again[member_id] is made[member_id] for member_id in made), (
         "unchanged assignments are not made anew"
@@ -56,9 +61,9 @@ def test_members_keep_what_they_have() -> None:
 
 def test_a_topic_that_nobody_reads_any_more() -> None:
     has: dict[str, Assignment] = {"m1": {A: frozenset({0}), B: frozenset({0})}}
-    assert simple.assign(shared({A: 1}, {"m1": [A]}, has)) == {"m1": {A: frozenset({0})}}
-    assert simple.assign(shared({}, {"m1": []}, has)) == {"m1": {}}
-    assert simple.assign(shared({A: 1}, {})) == {}
+    assert assign(shared({A: 1}, {"m1": [A]}, has)) == {"m1": {A: frozenset({0})}}
+    assert assign(shared({}, {"m1": []}, has)) == {"m1": {}}
+    assert assign(shared({A: 1}, {})) == {}
 
 
 @pytest.mark.parametrize("same_topics", [True, False])
@@ -78,9 +83,9 @@ def test_random_histories(seed: int, same_topics: bool) -> None:
         else:
             partitions[rng.choice(list(partitions))] += 1
         group = shared(partitions, reads, {key: one for key, one in made.items() if key in reads})
-        made = simple.assign(group)
+        made = assign(group)
         check(group, made)
-        assert simple.assign(shared(partitions, reads, made)) == made, "nothing moves without a cause"
+        assert assign(shared(partitions, reads, made)) == made, "nothing moves without a cause"
 
 
 def check(group: GroupSpec, made: dict[str, Assignment]) -> None:

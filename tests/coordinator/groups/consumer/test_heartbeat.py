@@ -340,7 +340,7 @@ def test_the_group_uses_the_assignor_that_most_ask_for() -> None:
     ]
     for member in members:
         member.join()
-    assert describe(harness.shard, "g").assignor_name == "range"
+    assert describe(harness.shard, "g").whole().assignor_name == "range"
     assert [sorted(number for _, number in target_of(harness.shard, name)) for name in "abc"] == [
         [0],
         [1],
@@ -367,7 +367,7 @@ def test_a_changed_assignor_of_the_group_rebalances_it() -> None:
 def test_the_default_assignor_is_the_first_that_is_configured() -> None:
     harness = lab_with(group_consumer_assignors="range")
     Consumer(harness, "one").join()
-    assert describe(harness.shard, "g").assignor_name == "range"
+    assert describe(harness.shard, "g").whole().assignor_name == "range"
     message = refused(ErrorCode.UNSUPPORTED_ASSIGNOR, Consumer(harness, "two", assignor="uniform").join)
     assert message == "ServerAssignor uniform is not supported. Supported assignors: range."
 
@@ -377,7 +377,7 @@ def test_assignors_may_be_configured_by_kafkas_classes() -> None:
         group_consumer_assignors="org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
     )
     Consumer(harness, "one").join()
-    assert describe(harness.shard, "g").assignor_name == "range"
+    assert describe(harness.shard, "g").whole().assignor_name == "range"
     Consumer(harness, "two", assignor="uniform").join()
 
 
@@ -386,7 +386,7 @@ def test_a_topic_that_is_deleted_leaves_the_description() -> None:
     one = Consumer(harness, "one")
     one.join()
     harness.topics.delete("t")
-    (member,) = describe(harness.shard, "g").members
+    (member,) = describe(harness.shard, "g").whole().members
     assert member.assignment.topic_partitions == member.target_assignment.topic_partitions == []
 
 
@@ -396,7 +396,7 @@ def test_partitions_to_revoke_are_described_as_the_members_own() -> None:
     one.join()
     two.join()
     one.beat()
-    rows = {member.member_id: member for member in describe(harness.shard, "g").members}
+    rows = {member.member_id: member for member in describe(harness.shard, "g").whole().members}
     assert rows["one"].assignment.topic_partitions[0].partitions == [0, 1, 2, 3]
     assert rows["one"].target_assignment.topic_partitions[0].partitions == [0, 1]
     assert rows["two"].assignment.topic_partitions == []

@@ -116,7 +116,7 @@ def test_an_expression_goes_with_its_last_member(harness: GroupShardHarness) -> 
     assert set(group_of(harness.shard).subscriptions.resolved) == {"t-.*"}
     two.leave()
     assert not group_of(harness.shard).subscriptions.resolved
-    assert not group_of(harness.shard).subscriptions.topics
+    assert not group_of(harness.shard).subscriptions.names()
 
 
 def test_a_member_may_use_both(harness: GroupShardHarness) -> None:

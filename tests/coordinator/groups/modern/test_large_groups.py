@@ -9,6 +9,9 @@ from functools import partial
 
 import pytest
 
+from oncelog.coordinator.groups.group_deadline import GroupDeadline
+from oncelog.coordinator.groups.modern.group import ModernGroup
+from oncelog.coordinator.groups.modern.timers import COMPUTATION
 from tests.harness.consumer_clients import Consumer
 from tests.harness.group_shard import GroupShardHarness
 from tests.harness.share_clients import ShareConsumer, ShareStates
@@ -60,3 +63,52 @@ def test_one_of_many_members_is_replaced(kind: str) -> None:
         harness.advance(1_000)
         lines += [count_lines(partial(beat, member)) for member in members]
     assert PARTITIONS < max(lines) < LINES_MAX, "one of them computes the target assignment"
+
+
+NAMES, OWN = 200, 30
+"""Each of the `NAMES` topics is one that all but a few members read."""
+
+
+@pytest.mark.parametrize("kind", ["uniform", "range", "share"])
+def test_members_of_many_topics_each(kind: str) -> None:
+    """What they get after some turns is what they get where the heartbeat computes it whole."""
+    assigned, lines = _assigned_to_all(kind, offloads="true")
+    assert max(lines) < LINES_MAX
+    whole, most = _assigned_to_all(kind, offloads="false")
+    assert assigned == whole
+    assert max(most) > LINES_MAX, "the group is large"
+
+
+def _assigned_to_all(kind: str, offloads: str) -> tuple[dict[str, object], list[int]]:
+    """The target assignment after members with different topics have joined, and the lines of Python that each
+    heartbeat and each turn between them took.
+    """
+    key = "group.share" if kind == "share" else "group.consumer"
+    harness = GroupShardHarness({**SETTINGS, f"{key}.assignor.offload.enable": offloads})
+    for number in range(NAMES):
+        harness.topics.create(f"t{number}", 1)
+    states = ShareStates(harness)
+    lines = []
+    members: list[Consumer | ShareConsumer] = []
+    for number in range(OWN):
+        names = [f"t{at}" for at in range(NAMES) if at % OWN != number] + [f"missing-{number}"]
+        member = (
+            ShareConsumer(states, f"m{number}", names)
+            if kind == "share"
+            else Consumer(harness, f"m{number}", names, assignor=kind)
+        )
+        members.append(member)
+        lines.append(count_lines(member.join))
+    states.finish_all()
+    group = harness.shard.groups["g"]
+    assert isinstance(group, ModernGroup)
+    for _ in range(3):
+        for member in members:
+            lines.append(count_lines(partial(beat, member)))
+        while GroupDeadline(harness.shard.partition, "g", COMPUTATION) in harness.deadlines:
+            due = harness.deadlines.take_due()
+            assert due is not None
+            lines.append(count_lines(due[1]))
+        harness.advance(1_000)
+    assert group.target_epoch == group.epoch
+    return dict(group.targets), lines

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from oncelog.coordinator.groups.modern import metadata_hash
 from oncelog.coordinator.groups.modern.metadata_hash import TopicHashes
+from oncelog.coordinator.groups.modern.subscriptions import Subscriptions
+from oncelog.coordinator.groups.share.member import ShareGroupMember
 from tests.harness.group_shard import FakeTopics
 
 
@@ -19,25 +21,31 @@ def test_a_group_is_the_hash_of_its_topics() -> None:
     assert metadata_hash._hash((77).to_bytes(8, "little")) == 4256389688529277900
 
 
+def named(*topics: str) -> Subscriptions:
+    subscriptions = Subscriptions()
+    subscriptions.replace(None, ShareGroupMember("member", topic_names=frozenset(topics)))
+    return subscriptions
+
+
 def test_what_changes_the_hash() -> None:
     topics = FakeTopics()
     topics.create("a", 1)
     topics.create("b", 1)
-    both = TopicHashes().of_group(["a", "b"], topics)
-    assert both == TopicHashes().of_group(["b", "a", "missing"], topics)
-    assert TopicHashes().of_group(["missing"], topics) == 0
+    both = TopicHashes().of_group(named("a", "b"), topics)
+    assert both == TopicHashes().of_group(named("b", "a", "missing"), topics)
+    assert TopicHashes().of_group(named("missing"), topics) == 0
     seen = {both}
     topics.racks_of["a", 0] = ["r1", "r2"]
-    seen.add(TopicHashes().of_group(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(named("a", "b"), topics))
     topics.racks_of["a", 0] = ["r2", "r1"]
-    assert TopicHashes().of_group(["a", "b"], topics) in seen, "the order of racks says nothing"
+    assert TopicHashes().of_group(named("a", "b"), topics) in seen, "the order of racks says nothing"
     topics.racks_of["a", 0] = ["r1r2"]
-    seen.add(TopicHashes().of_group(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(named("a", "b"), topics))
     topics.create("a", 2)
-    seen.add(TopicHashes().of_group(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(named("a", "b"), topics))
     topics.delete("a")
     topics.create("a", 2)
-    seen.add(TopicHashes().of_group(["a", "b"], topics))
+    seen.add(TopicHashes().of_group(named("a", "b"), topics))
     assert len(seen) == 5
 
 
@@ -55,4 +63,4 @@ def test_cached_hashes_are_correct() -> None:
         ):
             change()
             for names in (["a", "b"], ["b"], ["a"], []):
-                assert hashes.of_group(names, topics) == TopicHashes().of_group(names, topics)
+                assert hashes.of_group(named(*names), topics) == TopicHashes().of_group(named(*names), topics)
