@@ -6,6 +6,7 @@ imported with the first shard: a node that serves no group does not wait for the
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.group_config import beyond_limits, within_limits
@@ -69,7 +70,9 @@ class _ImageTopics:
         return self._metadata.image.topics_by_id.get(topic_id)
 
     def existing(self, names: frozenset[str]) -> AbstractSet[str]:
-        return self._metadata.image.topics.keys() & names
+        topics = self._metadata.image.topics
+        # Each goes through its argument: through whichever is smaller here.
+        return names.intersection(topics) if len(topics) < len(names) else topics.keys() & names
 
     def names(self) -> Sequence[str]:
         return list(self._metadata.image.topics)
@@ -98,6 +101,7 @@ class GroupCoordinator:
         self._came_due = environment.background.timer_event
         self._random = rng
         self._context: GroupContext | None = None
+        self._held: set[str] = set()
         self._expiry_at = 0.0
         """When offsets are to be expired next, in seconds of broker time."""
         self._changed_topics: dict[str, None] = {}
@@ -150,7 +154,18 @@ class GroupCoordinator:
         """
         if not group_id and not empty_allowed:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        if group_id in self._held:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.runtime.shard_for(group_id)
+
+    @contextmanager
+    def held(self, group_id: str) -> Iterator[None]:
+        """Nobody else gets to the group meanwhile: a change of it takes several turns. Clients ask again."""
+        self._held.add(group_id)
+        try:
+            yield
+        finally:
+            self._held.remove(group_id)
 
     def serve(
         self,

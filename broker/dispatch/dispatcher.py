@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.dispatch.api import Api
+from oncelog.broker.dispatch.elements import has_many
 from oncelog.broker.dispatch.interception import Interception
 from oncelog.broker.logging.reasons import Reason
 from oncelog.broker.metadata.image import BROKER_LOGGER
@@ -51,6 +52,14 @@ _fixed_header_at = struct.Struct(">hhi").unpack_from
 
 PENDING_S = 0.001
 """Seconds charged at least for a pending response: the work after the handler's return is not measured."""
+
+
+ELEMENTS_AT_ONCE = 500
+"""Elements of a response that is encoded without a break."""
+
+
+async def _given(response: Message) -> Message:
+    return response
 
 
 def _charged(handle: Handle) -> Handle:
@@ -164,6 +173,10 @@ class Dispatcher:
         if connection.pending:
             response = self._in_order(context, response)
         elif not isinstance(response, Pending):
+            if not context.api.row.has_records and has_many(response, ELEMENTS_AT_ONCE):
+                response = Pending(_given(response))
+                response.context = context
+                return response
             writer = connection.writer
             context.api.encode_response(
                 context.api_version, correlation_id, response, writer.out, writer.ranges

@@ -1,7 +1,8 @@
 """DeleteGroups (API key 42): deletes groups without members, and their offsets.
 
 The groups of one coordinator partition are deleted together or not at all, but a long request goes part by part. The
-states of a share group's partitions are deleted first; where that fails, the group stays. Source:
+states of a share group's partitions, and many offsets, are deleted first; where that fails, the group stays. Whoever
+asks for a group meanwhile gets COORDINATOR_LOAD_IN_PROGRESS. Source:
 ``KafkaApis.handleDeleteGroupsRequest``, ``GroupCoordinatorService.deleteGroups``.
 """
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.handlers.chunked import chunked_by_part
 from oncelog.broker.requests.authorization import DELETE, GROUP_RESOURCE
 from oncelog.broker.requests.request import Pending
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.group import SHARE
 from oncelog.wire.errors import ErrorCode, KafkaError
@@ -22,14 +24,14 @@ from oncelog.wire.messages.delete_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
 
     ByPartition = dict[int, tuple[GroupShard, list[str]]]
     """Partition of the groups' topic -> its shard and the groups to delete there."""
+
+OFFSETS_AT_ONCE = 100
 
 
 def handle(
@@ -58,17 +60,24 @@ def _delete_some(
             results[group_id] = DeletableGroupResult(group_id, to_client_error(error).code)
         else:
             by_partition.setdefault(shard.partition, (shard, []))[1].append(group_id)
-    if any(_has_share_group(shard, group_ids) for shard, group_ids in by_partition.values()):
-        return Pending(_delete_with_states(services, request, by_partition, results))
+    if any(
+        _is_large(shard, group_id) for shard, group_ids in by_partition.values() for group_id in group_ids
+    ):
+        return Pending(_delete_slowly(services, request, by_partition, results))
     return services.groups.runtime.respond(
         *_delete(request, by_partition, results), lambda error: _error_response(request, error)
     )
 
 
-def _has_share_group(shard: GroupShard, group_ids: Iterable[str]) -> bool:
-    return any(
-        group_id in shard.groups and shard.groups[group_id].group_type == SHARE for group_id in group_ids
-    )
+def _is_large(shard: GroupShard, group_id: str) -> bool:
+    """Whether the group has more than one step deletes: states elsewhere, or many offsets."""
+    from oncelog.coordinator.groups.offsets import has_many_offsets
+
+    return _is_share_group(shard, group_id) or has_many_offsets(shard, group_id, OFFSETS_AT_ONCE)
+
+
+def _is_share_group(shard: GroupShard, group_id: str) -> bool:
+    return group_id in shard.groups and shard.groups[group_id].group_type == SHARE
 
 
 def _delete(
@@ -89,20 +98,26 @@ def _delete(
     return [shard for shard, _ in by_partition.values()], response
 
 
-async def _delete_with_states(
+async def _delete_slowly(
     services: Services,
     request: DeleteGroupsRequest,
     by_partition: ByPartition,
     results: dict[str, DeletableGroupResult],
 ) -> DeleteGroupsResponse:
-    """Delete the states of share groups' partitions, then the groups; a group whose states stay stays, too."""
+    """Delete the states of share groups' partitions, and offsets of groups that have many; then the groups. A group
+    whose states stay stays, too.
+    """
+    from oncelog.coordinator.groups.admin import delete_offsets_of
     from oncelog.coordinator.groups.share.offsets import delete_all
 
     left: ByPartition = {}
     for partition, (before, group_ids) in by_partition.items():
         for group_id in group_ids:
             try:
-                if _has_share_group(before, [group_id]):
+                if not _is_share_group(before, group_id):
+                    with services.groups.held(group_id):
+                        await in_slices(delete_offsets_of(before, group_id), steps_max=1)
+                else:
                     states = delete_all(services.groups.shard(group_id), group_id)
                     for error in (await services.share_group_states.delete(group_id, states)).values():
                         raise error

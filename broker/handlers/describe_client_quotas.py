@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.services import AccessServices
-from oncelog.broker.metadata.client_quota_changes import select
+from oncelog.broker.metadata.client_quota_changes import filter_of
 from oncelog.broker.metadata.client_quotas import KEYS
 from oncelog.broker.requests.request import RequestContext
 from oncelog.wire.messages.describe_client_quotas import (
@@ -14,17 +17,32 @@ from oncelog.wire.messages.describe_client_quotas import (
     ValueData,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.metadata.client_quotas import ClientQuotasImage, Entity
+    from oncelog.broker.requests.request import Pending
+    from oncelog.wire.steps import Steps
+
 
 def handle(
     services: AccessServices, request: DescribeClientQuotasRequest, context: RequestContext
-) -> DescribeClientQuotasResponse:
-    found = select(services.metadata.image.client_quotas, request.components, strict=request.strict)
-    return DescribeClientQuotasResponse(
-        entries=[
-            EntryData(
-                [EntityData(entity_type, name) for entity_type, name in entity],
-                [ValueData(key, values[key]) for key in KEYS if key in values],
+) -> DescribeClientQuotasResponse | Pending[DescribeClientQuotasResponse]:
+    wanted = filter_of(request.components, strict=request.strict)
+    return chunked_steps(_describe(services.metadata.image.client_quotas, wanted))
+
+
+def _describe(
+    image: ClientQuotasImage, wanted: Callable[[Entity], bool]
+) -> Steps[DescribeClientQuotasResponse]:
+    rows = []
+    for entity, values in list(image.entities.items()):
+        if wanted(entity):
+            rows.append(
+                EntryData(
+                    [EntityData(entity_type, name) for entity_type, name in entity],
+                    [ValueData(key, values[key]) for key in KEYS if key in values],
+                )
             )
-            for entity, values in found
-        ]
-    )
+        yield
+    return DescribeClientQuotasResponse(entries=rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE, denied
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.describe_producers import (
@@ -19,11 +19,12 @@ from oncelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from oncelog.broker.cluster.cluster import Cluster
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import Pending, RequestContext
+    from oncelog.wire.steps import Steps
 
 
 def handle(
@@ -32,24 +33,25 @@ def handle(
     response = DescribeProducersResponse()
     may_read = services.authorization.predicate(context, READ, TOPIC_RESOURCE)
 
-    def rows() -> Iterator[None]:
+    def rows() -> Steps[DescribeProducersResponse]:
         for topic in request.topics:
             result = TopicResponse(topic.name)
             response.topics.append(result)
             yield
             for index in topic.partition_indexes:
-                result.partitions.append(_partition(services.cluster, topic.name, index, may_read))
-                yield
+                row = yield from _partition(services.cluster, topic.name, index, may_read)
+                result.partitions.append(row)
+        return response
 
-    count = len(request.topics) + sum(len(topic.partition_indexes) for topic in request.topics)
-    return chunked(rows(), count, response)
+    return chunked_steps(rows())
 
 
 def _partition(
     cluster: Cluster, topic: str, partition: int, may_read: Callable[[str], bool]
-) -> PartitionResponse:
+) -> Steps[PartitionResponse]:
     from oncelog.broker.metadata.topics import check_name
 
+    yield
     try:
         check_name(topic)
         if not may_read(topic):
@@ -60,20 +62,19 @@ def _partition(
     except KafkaError as error:
         return PartitionResponse(partition, error.code, error.message)
     try:
-        producers = cluster.readable_partition(topic, partition).log.producers.producers.values()
+        producers = list(cluster.readable_partition(topic, partition).log.producers.producers.values())
     except KafkaError as error:
         return PartitionResponse(partition, error.code)
-    return PartitionResponse(
-        partition,
-        active_producers=[
-            ProducerState(
-                producer.producer_id,
-                producer.producer_epoch,
-                producer.last_sequence,
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-            )
-            for producer in producers
-        ],
-    )
+    active = []
+    for producer in producers:
+        state = ProducerState(
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.coordinator_epoch,
+            producer.txn_first_offset,
+        )
+        active.append(state)
+        yield
+    return PartitionResponse(partition, active_producers=active)

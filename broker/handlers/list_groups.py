@@ -51,9 +51,7 @@ def _list(
     wanted = GroupFilter(request)
     groups: list[ListedGroup] = []
     for shard in shards:
-        groups += list_groups(shard, wanted)
-        if shard.groups:
-            yield
+        groups += yield from list_groups(shard, wanted)
     if not services.authorization.allows(context, DESCRIBE, *THE_CLUSTER, quiet=True):
         may_describe = services.authorization.predicate(context, DESCRIBE, GROUP_RESOURCE, quiet=True)
         listed, groups = groups, []

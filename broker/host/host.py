@@ -9,6 +9,7 @@ from oncelog.broker.logging.line_limiter import LineLimiter
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.acl_changes import store_acls
 from oncelog.broker.metadata.acls import AclBinding
+from oncelog.broker.metadata.client_quotas import entity_of_record
 from oncelog.broker.net.listen import open_listener
 from oncelog.broker.net.server import Server
 from oncelog.broker.requests.authorization import Authorization
@@ -164,7 +165,7 @@ class Host:
     def _on_record(self, record: Message, topic: Topic | None) -> None:
         """Apply a change of the metadata: it holds for the next request."""
         if isinstance(record, ClientQuotaRecord):
-            self.client_quotas.on_change()
+            self.client_quotas.on_change(entity_of_record(record))
             self._connection_rates.on_change()
         elif not isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
             return

@@ -107,9 +107,11 @@ def _report_internal_error(manager: LogManager) -> None:
 def _expire_producers(manager: LogManager) -> Iterator[None]:
     for log in manager.usable_logs():
         for producer_id in log.remove_expired_producers(manager.clock.now_ms()):
-            manager.background.timer_event(
-                "producer expired", producer_id=producer_id, topic=log.topic, partition=log.partition
-            )
+            if producer_id is not None:
+                manager.background.timer_event(
+                    "producer expired", producer_id=producer_id, topic=log.topic, partition=log.partition
+                )
+            yield
         yield
 
 

@@ -32,7 +32,7 @@ from oncelog.wire.errors import DecodeError, ErrorCode, KafkaError
 from oncelog.wire.validate import read_produced_batch, validate, validate_built
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncelog.broker.config.topic_config import TopicConfig
     from oncelog.broker.log.durability import FlushWork
@@ -390,8 +390,10 @@ class PartitionLog:
             producer_id, epoch, sequence, self.env.clock.now_ms(), raises_epochs=raises_epochs
         )
 
-    def remove_expired_producers(self, now_ms: int) -> list[int]:
-        """Forget producers that have written nothing for ``producer.id.expiration.ms``. Returns their ids."""
+    def remove_expired_producers(self, now_ms: int) -> Iterator[int | None]:
+        """Forget producers that have written nothing for ``producer.id.expiration.ms``, in steps. Yields their ids, and
+        None for others.
+        """
         env = self.env
         return self.producers.remove_expired(now_ms, env.producer_id_expiration_ms, env.time_gaps.aged)
 

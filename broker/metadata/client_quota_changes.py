@@ -141,11 +141,8 @@ def _invalid(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def select(
-    image: ClientQuotasImage, components: Sequence[ComponentData], *, strict: bool
-) -> list[tuple[Entity, dict[str, float]]]:
-    """Return the entities that match all components of a filter, with their values; ``strict``: those that have no
-    other type.
+def filter_of(components: Sequence[ComponentData], *, strict: bool) -> Callable[[Entity], bool]:
+    """Return whether an entity matches all components of a filter; with ``strict``, and has no other type.
 
     Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION.
     """
@@ -163,16 +160,16 @@ def select(
             "Invalid entity filter component combination. IP filter component should not be used with user or "
             "clientId filter component."
         )
-    found = []
-    for entity, values in image.entities.items():
+
+    def matches(entity: Entity) -> bool:
         names = dict(entity)
-        if (
+        return (
             types <= names.keys()
             and not (strict and len(names) > len(types))
             and all(names[entity_type] == name for entity_type, name in exact.items())
-        ):
-            found.append((entity, values))
-    return found
+        )
+
+    return matches
 
 
 def _check_component(component: ComponentData, seen: set[str]) -> None:

@@ -37,6 +37,10 @@ def entity_of(pairs: Iterable[tuple[str, str | None]]) -> Entity:
     return tuple((entity_type, names[entity_type]) for entity_type in sorted(names, key=_place))
 
 
+def entity_of_record(record: ClientQuotaRecord) -> Entity:
+    return entity_of((one.entity_type, one.entity_name) for one in record.entity)
+
+
 def _place(entity_type: str) -> tuple[int, str]:
     return TYPES.index(entity_type) if entity_type in TYPES else len(TYPES), entity_type
 
@@ -53,7 +57,7 @@ class ClientQuotasImage:
 
     def replay(self, record: ClientQuotaRecord) -> None:
         """Set or remove one value."""
-        entity = entity_of((one.entity_type, one.entity_name) for one in record.entity)
+        entity = entity_of_record(record)
         before = len(self.entities)
         values = self.entities.setdefault(entity, {})
         if record.remove:

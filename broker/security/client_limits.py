@@ -19,6 +19,7 @@ Tags = tuple[str, str | None]
 """User and client id of a sensor; empty where all of them share it."""
 
 S = TypeVar("S")
+K = TypeVar("K")
 
 
 class ClientLimits(Generic[S]):
@@ -40,15 +41,19 @@ class ClientLimits(Generic[S]):
         """Take over these quotas in place of all earlier ones. The sensors stay."""
         self._users_clients, self._users, self._clients = {}, {}, {}
         for entity, values in entities.items():
-            limit, names = values.get(self._key), dict(entity)
-            if limit is None or IP in names:
-                continue
-            if USER in names and CLIENT_ID in names:
-                self._users_clients[names[USER], names[CLIENT_ID]] = limit
-            elif USER in names:
-                self._users[names[USER]] = limit
-            else:
-                self._clients[names[CLIENT_ID]] = limit
+            self.set(entity, values)
+
+    def set(self, entity: Entity, values: Mapping[str, float]) -> None:
+        """The entity has these quotas, and no other ones."""
+        limit, names = values.get(self._key), dict(entity)
+        if IP in names:
+            return
+        if USER in names and CLIENT_ID in names:
+            _put(self._users_clients, (names[USER], names[CLIENT_ID]), limit)
+        elif USER in names:
+            _put(self._users, names[USER], limit)
+        else:
+            _put(self._clients, names[CLIENT_ID], limit)
 
     @property
     def is_enabled(self) -> bool:
@@ -112,3 +117,10 @@ class ClientLimits(Generic[S]):
             tags: found for tags, found in self._sensors.items() if now_ms - found[1][0] < self._idle_ms
         }
         self._sweep_at = max(SWEEP_AT, 2 * len(self._sensors))
+
+
+def _put(limits: dict[K, float], key: K, limit: float | None) -> None:
+    if limit is None:
+        limits.pop(key, None)
+    else:
+        limits[key] = limit

@@ -15,6 +15,7 @@ from oncelog.broker.metadata.client_quotas import (
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    Entity,
 )
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.security.client_limits import UNLIMITED, ClientLimits
@@ -49,7 +50,6 @@ class ClientQuotas:
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         samples, self._window_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
         self._image = image
-        self._is_stale = True
         self._fetch_span_s = (samples - 1) * config.quota_window_size_seconds
 
         def rate() -> Rate:
@@ -65,17 +65,17 @@ class ClientQuotas:
         self._fetch = ClientLimits(CONSUMER_BYTE_RATE, rate, idle_ms)
         self._request = ClientLimits(REQUEST_PERCENTAGE, rate, idle_ms)
         self._mutations = ClientLimits(CONTROLLER_MUTATION_RATE, bucket, BUCKET_IDLE_MS)
+        self._limits = (self._produce, self._fetch, self._request, self._mutations)
+        for limits in self._limits:
+            limits.load(image.client_quotas.entities)
         self._concerns: dict[tuple[str, str, int], bool] = {}
 
-    def on_change(self) -> None:
-        """The quotas in the metadata have changed: it holds for the next request."""
-        self._is_stale = True
+    def on_change(self, entity: Entity) -> None:
+        """The quotas of an entity have changed in the metadata: it holds for the next request."""
+        values = self._image.client_quotas.entities.get(entity, {})
+        for limits in self._limits:
+            limits.set(entity, values)
         self._concerns.clear()
-
-    def _load(self) -> None:
-        self._is_stale = False
-        for limits in (self._produce, self._fetch, self._request, self._mutations):
-            limits.load(self._image.client_quotas.entities)
 
     def concern(self, principal: str, client_id: str, api_key: int) -> bool:
         """Whether a quota of any kind that counts for the API holds for the client."""
@@ -86,8 +86,6 @@ class ClientQuotas:
         decided = self._concerns.get(key)
         if decided is not None:
             return decided
-        if self._is_stale:
-            self._load()
         user = principal.partition(":")[2]
         other: ClientLimits[Rate] | ClientLimits[TokenBucket] = self._mutations
         if kind != -1:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from oncelog.coordinator.groups import offsets
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.states import ClassicGroupState
+from oncelog.coordinator.groups.offset_expiry import TOMBSTONES_PER_BATCH_MAX
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import DeletableGroupResult
 from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from oncelog.wire.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from oncelog.coordinator.groups.classic.member import ClassicGroupMember
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.partition_writer import CoordinatorRecord
     from oncelog.wire.messages.list_groups import ListGroupsRequest
+    from oncelog.wire.steps import Steps
 
 NOT_FOUND_VERSION = 6
 """The first version of DescribeGroups with GROUP_ID_NOT_FOUND; older ones return a dead group (KIP-1043)."""
@@ -35,14 +37,15 @@ class GroupFilter:
         self.types = {name.lower() for name in request.types_filter}
 
 
-def list_groups(shard: GroupShard, wanted: GroupFilter) -> list[ListedGroup]:
+def list_groups(shard: GroupShard, wanted: GroupFilter) -> Steps[list[ListedGroup]]:
     """The shard's groups that pass the filter."""
     states, types = wanted.states, wanted.types
-    return [
-        ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type)
-        for group in shard.groups.values()
-        if (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
-    ]
+    found = []
+    for group in list(shard.groups.values()):
+        if (not states or group.state_name.lower() in states) and (not types or group.group_type in types):
+            found.append(ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type))
+        yield
+    return found
 
 
 def describe_groups(shard: GroupShard, group_ids: Sequence[str], client: Client) -> list[DescribedGroup]:
@@ -74,6 +77,16 @@ def _described_member(member: ClassicGroupMember, protocol: str | None) -> Descr
         b"" if protocol is None else member.metadata(protocol),
         member.assignment,
     )
+
+
+def delete_offsets_of(shard: GroupShard, group_id: str) -> Iterator[None]:
+    """Delete the offsets of an empty group, some in each step. Raises KafkaError; then some of them are left."""
+    partitions = list(offsets.partitions_with_offsets(shard, group_id))
+    for begin in range(0, len(partitions), TOMBSTONES_PER_BATCH_MAX):
+        shard.group(group_id).check_delete()
+        part = partitions[begin : begin + TOMBSTONES_PER_BATCH_MAX]
+        shard.commit([offsets.tombstone(group_id, *at) for at in part])
+        yield
 
 
 def delete_groups(shard: GroupShard, group_ids: Collection[str]) -> list[DeletableGroupResult]:

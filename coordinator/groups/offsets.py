@@ -39,7 +39,7 @@ from oncelog.wire.schema import ZERO_UUID
 from oncelog.wire.stored.groups import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from oncelog.coordinator.groups.context import Client
     from oncelog.coordinator.groups.offset_store import OffsetTuple
@@ -129,12 +129,22 @@ def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
 
 def group_offset_tombstones(shard: GroupShard, group_id: str) -> list[CoordinatorRecord]:
     """The records that delete all offsets of a group, committed and pending (DeleteGroups)."""
+    return [tombstone(group_id, *at) for at in partitions_with_offsets(shard, group_id)]
+
+
+def partitions_with_offsets(shard: GroupShard, group_id: str) -> Collection[tuple[str, int]]:
+    """Topic and partition of all offsets of a group, committed and pending."""
     store = shard.offsets
     partitions = {
         (topic, partition): None for topic, offsets in store.topics(group_id).items() for partition in offsets
     }
-    partitions |= dict.fromkeys(store.pending_partitions(group_id))
-    return [tombstone(group_id, topic, partition) for topic, partition in partitions]
+    return partitions | dict.fromkeys(store.pending_partitions(group_id))
+
+
+def has_many_offsets(shard: GroupShard, group_id: str, limit: int) -> bool:
+    store = shard.offsets
+    committed = sum(map(len, store.topics(group_id).values()))
+    return committed + len(store.pending_partitions(group_id)) > limit
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:

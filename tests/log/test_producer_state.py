@@ -124,9 +124,9 @@ def test_expiry() -> None:
     log = Log()
     log.add(header(0, 0))
     log.add(header(0, 0, producer_id=8, transactional=True))
-    log.state.remove_expired(START_MS + 999, 1_000)
+    list(log.state.remove_expired(START_MS + 999, 1_000))
     assert set(log.state.producers) == {7, 8}
-    log.state.remove_expired(START_MS + 1_000, 1_000)
+    list(log.state.remove_expired(START_MS + 1_000, 1_000))
     assert set(log.state.producers) == {8}  # who has a transaction open stays
 
 

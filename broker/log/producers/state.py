@@ -8,7 +8,7 @@ no trace. Source: Kafka's ``ProducerStateManager``, ``ProducerAppendInfo``, ``Pr
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -301,23 +301,29 @@ class ProducerStateManager:
 
     def remove_expired(
         self, now_ms: int, expiration_ms: int, aged: Callable[[int], int] = NO_TIME_GAPS
-    ) -> list[int]:
-        """Forget producers without an open transaction that have written nothing for ``expiration_ms``. Returns their
-        ids.
+    ) -> Iterator[int | None]:
+        """Forget producers without an open transaction that have written nothing for ``expiration_ms``. Yields their
+        ids, and None for each other one: a step.
 
         ``aged`` returns from when the age of a timestamp counts (`TimeGaps.aged`).
         """
-        expired = [
-            entry.producer_id
-            for entry in self.producers.values()
-            if entry.txn_first_offset < 0 and now_ms - aged(entry.last_timestamp) >= expiration_ms
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
+        for producer_id, entry in list(self.producers.items()):
+            if (
+                entry.txn_first_offset < 0
+                and now_ms - aged(entry.last_timestamp) >= expiration_ms
+                and self.producers.get(producer_id) is entry
+            ):
+                del self.producers[producer_id]
+                yield producer_id
+            else:
+                yield None
         for producer_id, verification in list(self._verifications.items()):
-            if now_ms - verification.timestamp >= expiration_ms:
+            if (
+                now_ms - verification.timestamp >= expiration_ms
+                and self._verifications.get(producer_id) is verification
+            ):
                 del self._verifications[producer_id]
-        return expired
+            yield None
 
     def replace_with(self, other: ProducerStateManager) -> None:
         """Take over everything from ``other``, but for verifications, which are about what is still to come."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sized
 
 
-TOPIC_NAMES_MAX = 20_000
+TOPIC_NAMES_MAX = 10_000
 """Topic names of one member's subscription. An expression may match more."""
 
 

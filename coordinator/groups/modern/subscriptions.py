@@ -69,7 +69,13 @@ class Subscriptions:
 
     def existing(self, topics: Topics) -> set[str]:
         """The names of those subscribed topics that exist."""
-        return set[str]().union(*(topics.existing(names) for names in self._sets()))
+        unnamed = set(topics.names())
+        found: set[str] = set()
+        for names in self._sets():
+            named = unnamed & names  # goes through the smaller set
+            found |= named
+            unnamed -= named
+        return found
 
     def _sets(self) -> Iterator[frozenset[str]]:
         yield from self.by_names

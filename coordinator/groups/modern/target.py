@@ -165,10 +165,10 @@ class TopicIds:
         self._by_names: dict[frozenset[str], dict[Uuid, int]] = {}
 
     def of(self, names: frozenset[str]) -> Steps[dict[Uuid, int]]:
-        """Take a step for each topic that the first member with these names reads."""
+        """Take a step, and one for each topic that the first member with these names reads."""
         read = self._by_names.get(names)
         if read is None:
             read = self._by_names[names] = topic_ids(names, self._topics)
             self.partitions |= read
-            yield from repeat(None, len(read))
+            yield from repeat(None, 1 + len(read))
         return read

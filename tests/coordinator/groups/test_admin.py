@@ -13,6 +13,7 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from oncelog.wire.steps import finish
 from tests.harness.classic_clients import DELAY_MS, ClassicClient, stable, subscription
 from tests.harness.group_shard import GroupShardHarness
 
@@ -50,12 +51,12 @@ def groups_of_all_kinds() -> GroupShardHarness:
     ],
 )
 def test_list(states: list[str], types: list[str], listed: str) -> None:
-    rows = list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest(states, types)))
+    rows = finish(list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest(states, types))))
     assert {row.group_id for row in rows} == set(listed.split())
 
 
 def test_listed_fields() -> None:
-    rows = list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest()))
+    rows = finish(list_groups(groups_of_all_kinds().shard, GroupFilter(ListGroupsRequest())))
     assert {(row.group_id, row.protocol_type, row.group_state, row.group_type) for row in rows} == {
         ("s", "consumer", "Stable", "classic"),
         ("e", "consumer", "Empty", "classic"),
