@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked_by_row, chunked_then
+from oncelog.broker.handlers.chunked import chunked_by_row, chunked_steps
 from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPIC_RESOURCE
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.offset_fetch import (
@@ -26,6 +26,7 @@ from oncelog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.steps import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import Pending, RequestContext
     from oncelog.coordinator.groups.shard import GroupShard
+    from oncelog.wire.steps import Steps
 
 WHOLE_ERROR_VERSION = 2
 SEVERAL_GROUPS_VERSION = 8
@@ -82,21 +84,25 @@ def _fetch(
     shards: list[GroupShard] = []
 
     def error_response(error: KafkaError) -> OffsetFetchResponse:
-        return _response([_error_result(group, error, version) for group in groups], version)
+        return finish(_response([_error_result(group, error, version) for group in groups], version))
 
-    def response() -> OffsetFetchResponse:
-        results = [
-            _group_result(services, lookup, shards, require_stable=request.require_stable, version=version)
-            for lookup in lookups
-        ]
-        return _response(results, version)
+    def read() -> Steps[OffsetFetchResponse]:
+        results = []
+        for lookup in lookups:
+            result = yield from _group_result(
+                services, lookup, shards, require_stable=request.require_stable, version=version
+            )
+            results.append(result)
+        return (yield from _response(results, version))
 
-    steps = (step for lookup in lookups for step in lookup.resolve(services.cluster))
-    return chunked_then(
-        steps,
-        sum([len(lookup.checked) for lookup in lookups]),
-        lambda: services.groups.runtime.respond_read(shards, response(), error_response, response),
-    )
+    def fetch() -> Steps[OffsetFetchResponse | Pending[OffsetFetchResponse]]:
+        for lookup in lookups:
+            yield from lookup.resolve(services.cluster)
+        response = yield from read()
+        # What was read before is committed if all is now.
+        return services.groups.runtime.respond_read(shards, response, error_response, lambda: finish(read()))
+
+    return chunked_steps(fetch())
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -164,8 +170,10 @@ class _Lookup:
 
 def _group_result(
     services: Services, lookup: _Lookup, shards: list[GroupShard], *, require_stable: bool, version: int
-) -> OffsetFetchResponseGroup:
-    """Return one group's result; append the shard that was read to ``shards``."""
+) -> Steps[OffsetFetchResponseGroup]:
+    """Return one group's result; append the shard that was read to ``shards``. Where all topics are wanted, those that
+    still exist have their present ids.
+    """
     from oncelog.coordinator.groups.offsets import fetch_offsets
 
     group = lookup.group
@@ -173,28 +181,25 @@ def _group_result(
         return _error_result(group, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     try:
         shard = services.groups.shard(group.group_id, empty_allowed=True)
-        result = fetch_offsets(shard, lookup.resolved, require_stable=require_stable)
+        result = yield from fetch_offsets(shard, lookup.resolved, require_stable=require_stable)
     except KafkaError as error:
         return _error_result(group, error, version)
     shards.append(shard)
     may_describe = lookup.may_describe
-    if may_describe is not None and group.topics is None:
-        result.topics = [topic for topic in result.topics if may_describe(topic.name)]
-    if version >= OFFSET_FETCH_TOPIC_ID_VERSION and group.topics is None:
-        result.topics = _with_ids(services.cluster, result.topics)
+    if group.topics is None:
+        topics, result.topics = result.topics, []
+        for topic in topics:
+            if may_describe is not None and not may_describe(topic.name):
+                continue
+            if version >= OFFSET_FETCH_TOPIC_ID_VERSION:
+                existing = services.cluster.topic(topic.name)
+                if existing is None:
+                    continue
+                topic.topic_id = existing.topic_id
+            result.topics.append(topic)
+            yield
     result.topics += lookup.unknown
     return result
-
-
-def _with_ids(cluster: Cluster, topics: list[OffsetFetchResponseTopics]) -> list[OffsetFetchResponseTopics]:
-    """Return the topics that still exist, with their present ids."""
-    rows: list[OffsetFetchResponseTopics] = []
-    for topic in topics:
-        existing = cluster.topic(topic.name)
-        if existing is not None:
-            topic.topic_id = existing.topic_id
-            rows.append(topic)
-    return rows
 
 
 def _error_result(
@@ -215,24 +220,22 @@ def _error_result(
     return OffsetFetchResponseGroup(group.group_id, rows)
 
 
-def _response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
+def _response(groups: list[OffsetFetchResponseGroup], version: int) -> Steps[OffsetFetchResponse]:
     if version >= SEVERAL_GROUPS_VERSION:
         return OffsetFetchResponse(groups=groups)
     [group] = groups
-    topics = [
-        OffsetFetchResponseTopic(
-            topic.name,
-            [
-                OffsetFetchResponsePartition(
-                    row.partition_index,
-                    row.committed_offset,
-                    row.committed_leader_epoch,
-                    row.metadata,
-                    row.error_code,
-                )
-                for row in topic.partitions
-            ],
-        )
-        for topic in group.topics
-    ]
+    topics = []
+    for topic in group.topics:
+        rows = []
+        for row in topic.partitions:
+            old = OffsetFetchResponsePartition(
+                row.partition_index,
+                row.committed_offset,
+                row.committed_leader_epoch,
+                row.metadata,
+                row.error_code,
+            )
+            rows.append(old)
+            yield
+        topics.append(OffsetFetchResponseTopic(topic.name, rows))
     return OffsetFetchResponse(0, topics, group.error_code)

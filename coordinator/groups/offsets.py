@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from oncelog.wire.messages.offset_fetch import OffsetFetchRequestGroup
     from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
     from oncelog.wire.schema import Uuid
+    from oncelog.wire.steps import Steps
 
     CheckPartition = Callable[[str, Uuid, int], None]
 
@@ -242,34 +243,40 @@ def _errors_of(api_version: int, newer: ErrorCode) -> Iterator[None]:
 
 def fetch_offsets(
     shard: GroupShard, request: OffsetFetchRequestGroup, *, require_stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Steps[OffsetFetchResponseGroup]:
     """A group's committed offsets, -1 for partitions without one; all of them if the topics of ``request`` are null.
 
     Topics have names. Where one also has an id, an offset that was committed for an earlier topic of that name counts
-    as none. ``require_stable``: UNSTABLE_OFFSET_COMMIT for offsets with a pending one. Raises KafkaError.
+    as none. ``require_stable``: UNSTABLE_OFFSET_COMMIT for offsets with a pending one. Each step reads one offset as it
+    is then. Raises KafkaError.
     """
     group_id = request.group_id
     exists = _check_fetch(shard, request)
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
-        for name, offsets in shard.offsets.topics(group_id).items() if exists else ():
-            rows = [
-                _fetched(shard, group_id, name, partition, stored, require_stable=require_stable)
-                for partition, stored in offsets.items()
-            ]
-            topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
+        for name, offsets in list(shard.offsets.topics(group_id).items()) if exists else ():
+            rows = []
+            for partition in list(offsets):
+                stored = offsets.get(partition)
+                if stored is not None:  # not removed since the last step
+                    row = _fetched(shard, group_id, name, partition, stored, require_stable=require_stable)
+                    rows.append(row)
+                yield
+            if rows:
+                topics.append(OffsetFetchResponseTopics(name, ZERO_UUID, rows))
         return OffsetFetchResponseGroup(group_id, topics)
     for topic in request.topics:
         of_topic: Mapping[int, OffsetTuple] = {}
         if exists:
             of_topic = shard.offsets.committed.of_topic(group_id, topic.name)
-        rows = [
-            _fetched(
-                shard, group_id, topic.name, partition, of_topic.get(partition), topic.topic_id,
-                require_stable=require_stable,
+        rows = []
+        for partition in topic.partition_indexes:
+            stored, asked_id = of_topic.get(partition), topic.topic_id
+            row = _fetched(
+                shard, group_id, topic.name, partition, stored, asked_id, require_stable=require_stable
             )
-            for partition in topic.partition_indexes
-        ]  # fmt: skip
+            rows.append(row)
+            yield
         topics.append(OffsetFetchResponseTopics(topic.name, topic.topic_id, rows))
     return OffsetFetchResponseGroup(group_id, topics)
 

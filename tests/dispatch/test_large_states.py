@@ -63,8 +63,6 @@ A_WHILE_S = 700
 UNSERVED = {"sasl_handshake", "sasl_authenticate", "unregister_broker", "unregister_controller"}
 
 KNOWN = {
-    # 1 µs for each partition of the group: see limits.md.
-    ("offsets", "OffsetFetchRequest"),
     # A roll writes down all producers of the partition: 1 µs for each.
     ("producers", "ProduceRequest"),
 }

@@ -204,6 +204,18 @@ def test_undisturbed_runs_that_differ_are_no_measure() -> None:
     assert "the second has 1 more: receipts 'a': '2'; 1 less: receipts 'a': '1'" in difference
 
 
+def test_at_least_once_how_often_an_output_comes_may_differ() -> None:
+    plan = ProofPlan(**{**PLAN.to_data(), "promise": "at-least-once"})
+    once, twice = result_with("a=1", "b=1"), result_with("a=1", "a=1", "b=1")
+    assert baseline_of(PLAN, [once, twice])[0] is None
+    for runs in ([once, twice], [twice, once]):
+        baseline, _ = baseline_of(plan, runs)
+        assert baseline is not None
+        assert [problem.kind for problem in problems_of(plan, baseline, result_with("b=1"))] == ["lost"]
+        assert problems_of(plan, baseline, once) == []
+    assert baseline_of(plan, [once, result_with("a=1")])[0] is None
+
+
 def test_offsets_that_differ_in_undisturbed_runs_do_not_count() -> None:
     baseline, _ = baseline_of(PLAN, [result_with("a=1", offset=3), result_with("a=1", offset=1)])
     assert baseline is not None

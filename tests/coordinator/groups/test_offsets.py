@@ -36,6 +36,7 @@ from oncelog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from oncelog.wire.schema import ZERO_UUID
+from oncelog.wire.steps import finish
 from oncelog.wire.stored.coordinator import decode_key, decode_value, encode_key, encode_value
 from oncelog.wire.stored.groups import (
     KEY_TYPES,
@@ -84,13 +85,15 @@ def fetched(shard: GroupShard, place: Place, *, stable: bool = False, topic_id: 
     """The committed offset; an error code as a number below -1."""
     group, topic, partition = place
     asked = OffsetFetchRequestTopics(topic, topic_id, [partition])
-    response = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    response = finish(
+        fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=[asked]), require_stable=stable)
+    )
     [row] = response.topics[0].partitions
     return -1 - row.error_code - 100 if row.error_code else row.committed_offset
 
 
 def all_of(shard: GroupShard, group: str) -> dict[tuple[str, int], int]:
-    response = fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+    response = finish(fetch_offsets(shard, OffsetFetchRequestGroup(group, topics=None), require_stable=False))
     return {
         (topic.name, row.partition_index): row.committed_offset
         for topic in response.topics
