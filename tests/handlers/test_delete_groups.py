@@ -12,8 +12,11 @@ from tests.harness.classic_members import SimMember, coordinated, describe
 from tests.harness.offset_requests import commit, fetch_offsets
 from tests.harness.requests import create_topic
 from tests.harness.sim_broker import SimBroker
-from tests.harness.simulation import simulated
+from tests.harness.simulation import simulated, simulated_work
 from tests.sim.disk import Fault
+
+MANY = 6_000
+"""Offsets: some batches of tombstones."""
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -60,3 +63,27 @@ async def test_on_a_full_disk_nothing_is_deleted() -> None:
         response = await client.call(DeleteGroupsRequest(["g"]), 2, DeleteGroupsResponse)
         assert [row.error_code for row in response.results] == [ErrorCode.NOT_COORDINATOR]
         assert (await describe(client)).group_state == "Empty"
+
+
+@pytest.mark.slow
+@simulated_work(steps=2)
+async def test_a_group_with_very_many_offsets() -> None:
+    """It takes several turns. Whoever asks for the group meanwhile is told to ask again, and finds nothing left."""
+    async with SimBroker() as broker:
+        client = await coordinated(broker)
+        other = broker.connect()
+        await create_topic(client, "t", MANY)
+        for first in range(0, MANY, 1_000):
+            await commit(client, "g", {"t": dict.fromkeys(range(first, min(first + 1_000, MANY)), 5)})
+        await client.send(DeleteGroupsRequest(["g", "nobody"]), 2)
+        codes = set()
+        while not client.unread():
+            codes |= set((await commit(other, "g", {"t": {0: 7}})).values())
+        assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS in codes
+        response = await client.receive(DeleteGroupsResponse, 2)
+        assert [(row.group_id, row.error_code) for row in response.results] == [
+            ("g", ErrorCode.NONE),
+            ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        left = await fetch_offsets(client, "g")
+        assert left in ({}, {("t", 0): 7}), left

@@ -7,6 +7,7 @@ import pytest
 from oncelog.coordinator.groups.classic.group import ClassicGroup
 from oncelog.coordinator.groups.classic.join import join
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
+from oncelog.coordinator.groups.modern.requests import TOPIC_NAMES_MAX
 from oncelog.coordinator.promise import Promise
 from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -127,7 +128,10 @@ def test_a_group_in_its_first_rebalance() -> None:
     assert (len(old.owned), len(new.owned)) == (2, 2)
 
 
-@pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\1\0\0\0\5"])
+TOO_MANY = subscription([f"t{number}" for number in range(TOPIC_NAMES_MAX + 1)])
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\0", b"\0\1\0\0\0\5", TOO_MANY], ids=range(4))
 def test_members_with_malformed_metadata(metadata: bytes) -> None:
     harness = lab_with()
     protocols = [JoinGroupRequestProtocol("range", metadata)]
