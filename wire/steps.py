@@ -22,12 +22,6 @@ def listed(items: Iterable[T]) -> Steps[list[T]]:
     return found
 
 
-def done(result: T) -> Steps[T]:
-    """Return ``result`` without a step."""
-    yield from ()
-    return result
-
-
 def finish(steps: Steps[T]) -> T:
     """Take all steps at once. Returns their result."""
     while True:

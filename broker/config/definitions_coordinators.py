@@ -25,6 +25,9 @@ from oncelog.broker.config.definitions import (
 )
 from oncelog.broker.config.definitions_log import INT_MAX
 
+ASSIGNOR_OFFLOAD = (
+    "Whether the rest of a large group's assignment is computed after the heartbeat; else within it."
+)
 MIGRATION_POLICIES = ("disabled", "downgrade", "upgrade", "bidirectional")
 
 
@@ -120,11 +123,7 @@ class GroupKeys(metaclass=KeyCollector):
         update=CLUSTER_WIDE,
     )
     group_consumer_assignor_offload_enable: bool = key(
-        BOOLEAN,
-        True,
-        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
-        update=CLUSTER_WIDE,
-        internal=True,
+        BOOLEAN, True, ASSIGNOR_OFFLOAD, update=CLUSTER_WIDE, internal=True
     )
     group_consumer_min_assignment_interval_ms: int = key(
         INT, 0, "The smallest assignment interval that a group may set, in milliseconds.", at_least=0

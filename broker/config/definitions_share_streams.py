@@ -22,6 +22,7 @@ from oncelog.broker.config.definitions import (
     key,
 )
 from oncelog.broker.config.definitions_coordinators import (
+    ASSIGNOR_OFFLOAD,
     codec_of,
     partitions_of,
     replicas_of,
@@ -111,11 +112,7 @@ class ShareGroupKeys(metaclass=KeyCollector):
         update=CLUSTER_WIDE,
     )
     group_share_assignor_offload_enable: bool = key(
-        BOOLEAN,
-        True,
-        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
-        update=CLUSTER_WIDE,
-        internal=True,
+        BOOLEAN, True, ASSIGNOR_OFFLOAD, update=CLUSTER_WIDE, internal=True
     )
     group_share_dlq_manager_class_name: str = key(
         STRING,

@@ -24,6 +24,7 @@ from oncelog.broker.config.definitions import (
     Value,
     key,
 )
+from oncelog.broker.config.definitions_coordinators import ASSIGNOR_OFFLOAD
 from oncelog.wire.errors import ErrorCode, KafkaError
 
 _BY_DURATION = "by_duration:"
@@ -55,6 +56,10 @@ def _internal(value_type: ConfigType, default: Value, synonym: str, at_least: in
     doc = "An internal key of Kafka's; without effect here."
     synonyms = ((synonym, 1),)
     return key(value_type, default, doc, synonyms=synonyms, at_least=at_least, internal=True, in_effect=False)
+
+
+def _assignor_offload(synonym: str) -> Any:
+    return key(BOOLEAN, True, ASSIGNOR_OFFLOAD, synonyms=((synonym, 1),), internal=True)
 
 
 class GroupConfig(metaclass=KeyCollector):
@@ -182,20 +187,8 @@ class GroupConfig(metaclass=KeyCollector):
         synonyms=(("group.streams.assignors", 1),),
         in_effect=False,
     )
-    consumer_assignor_offload_enable: bool = key(
-        BOOLEAN,
-        True,
-        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
-        synonyms=(("group.consumer.assignor.offload.enable", 1),),
-        internal=True,
-    )
-    share_assignor_offload_enable: bool = key(
-        BOOLEAN,
-        True,
-        "Whether the rest of a large group's assignment is computed after the heartbeat; else within it.",
-        synonyms=(("group.share.assignor.offload.enable", 1),),
-        internal=True,
-    )
+    consumer_assignor_offload_enable: bool = _assignor_offload("group.consumer.assignor.offload.enable")
+    share_assignor_offload_enable: bool = _assignor_offload("group.share.assignor.offload.enable")
     streams_assignor_offload_enable: bool = _internal(BOOLEAN, True, "group.streams.assignor.offload.enable")
     streams_task_offset_interval_ms: int = _internal(INT, 60_000, "group.streams.task.offset.interval.ms", 1)
     streams_num_warmup_replicas: int = _internal(INT, 2, "group.streams.num.warmup.replicas", 0)

@@ -159,11 +159,16 @@ class GroupCoordinator:
         return self.runtime.shard_for(group_id)
 
     @contextmanager
-    def held(self, group_id: str) -> Iterator[None]:
-        """Nobody else gets to the group meanwhile: a change of it takes several turns. Clients ask again."""
+    def held(self, group_id: str) -> Iterator[GroupShard]:
+        """Give the shard of the group, to which nobody else gets meanwhile: a change of it takes several turns. Clients
+        ask again.
+
+        Raises KafkaError as `shard`.
+        """
+        shard = self.shard(group_id, empty_allowed=True)
         self._held.add(group_id)
         try:
-            yield
+            yield shard
         finally:
             self._held.remove(group_id)
 

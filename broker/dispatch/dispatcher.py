@@ -173,15 +173,13 @@ class Dispatcher:
         if connection.pending:
             response = self._in_order(context, response)
         elif not isinstance(response, Pending):
-            if not context.api.row.has_records and has_many(response, ELEMENTS_AT_ONCE):
-                response = Pending(_given(response))
-                response.context = context
-                return response
-            writer = connection.writer
-            context.api.encode_response(
-                context.api_version, correlation_id, response, writer.out, writer.ranges
-            )
-            return None
+            if context.api.row.has_records or not has_many(response, ELEMENTS_AT_ONCE):
+                writer = connection.writer
+                context.api.encode_response(
+                    context.api_version, correlation_id, response, writer.out, writer.ranges
+                )
+                return None
+            response = Pending(_given(response))
         response.context = context
         if isinstance(response, DelayedProduce):
             response.drop_records()

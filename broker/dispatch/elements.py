@@ -1,44 +1,40 @@
-"""Whether a message has many elements: a response that a small request asks for may be as large as what it is about."""
+"""Counts the elements of a message, up to a limit: a small request may ask for a response of very many."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from oncelog.wire.schema import Field, Struct
+from oncelog.wire.schema import Struct
 
 
 def has_many(message: Struct, limit: int) -> bool:
-    """Whether the arrays of a message, and those in them, have more than ``limit`` elements."""
+    """Tell whether the arrays of a message, and those in them, have more than ``limit`` elements."""
     return _left(message, limit) < 0
 
 
 def _left(value: Struct, limit: int) -> int:
-    for name, kind in _containers(type(value)):
+    for name, is_array, goes_deeper in _containers(type(value)):
         content = getattr(value, name)
         if not content:
             continue
-        if kind == "struct":
-            limit = _left(content, limit)
-        else:
+        if is_array:
             limit -= len(content)
-            if limit >= 0 and isinstance(content[0], Struct):
-                for row in content:
-                    limit = _left(row, limit)
-                    if limit < 0:
-                        break
+        for row in (content if is_array else (content,)) if goes_deeper else ():
+            if limit < 0:
+                break
+            limit = _left(row, limit)
         if limit < 0:
             break
     return limit
 
 
 @cache
-def _containers(kind: type[Struct]) -> tuple[tuple[str, str], ...]:
-    """The names of the fields that have elements, each with its kind."""
-    return tuple((field.name, field.kind) for field in kind.FIELDS if _has_elements(field))
-
-
-def _has_elements(field: Field) -> bool:
-    element = field.element
-    if field.kind == "struct" and isinstance(element, type):
-        return any(map(_has_elements, element.FIELDS))
-    return field.kind == "array"
+def _containers(kind: type[Struct]) -> tuple[tuple[str, bool, bool], ...]:
+    """Name the fields that have elements. Say of each whether it is an array, and whether there are more in it."""
+    found = []
+    for field in kind.FIELDS:
+        is_array, element = field.kind == "array", field.element
+        goes_deeper = isinstance(element, type) and bool(_containers(element))
+        if is_array or goes_deeper:
+            found.append((field.name, is_array, goes_deeper))
+    return tuple(found)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     """Partition of the groups' topic -> its shard and the groups to delete there."""
 
 OFFSETS_AT_ONCE = 100
+"""Offsets that are deleted together with their group."""
 
 
 def handle(
@@ -70,7 +71,7 @@ def _delete_some(
 
 
 def _is_large(shard: GroupShard, group_id: str) -> bool:
-    """Whether the group has more than one step deletes: states elsewhere, or many offsets."""
+    """Tell whether one step cannot delete the group: it has states elsewhere, or many offsets."""
     from oncelog.coordinator.groups.offsets import has_many_offsets
 
     return _is_share_group(shard, group_id) or has_many_offsets(shard, group_id, OFFSETS_AT_ONCE)
@@ -104,8 +105,8 @@ async def _delete_slowly(
     by_partition: ByPartition,
     results: dict[str, DeletableGroupResult],
 ) -> DeleteGroupsResponse:
-    """Delete the states of share groups' partitions, and offsets of groups that have many; then the groups. A group
-    whose states stay stays, too.
+    """Delete the states of share groups' partitions, and the offsets of other groups; then the groups. A group stays
+    where that fails.
     """
     from oncelog.coordinator.groups.admin import delete_offsets_of
     from oncelog.coordinator.groups.share.offsets import delete_all
@@ -115,8 +116,8 @@ async def _delete_slowly(
         for group_id in group_ids:
             try:
                 if not _is_share_group(before, group_id):
-                    with services.groups.held(group_id):
-                        await in_slices(delete_offsets_of(before, group_id), steps_max=1)
+                    with services.groups.held(group_id) as shard:
+                        await in_slices(delete_offsets_of(shard, group_id), steps_max=1)
                 else:
                     states = delete_all(services.groups.shard(group_id), group_id)
                     for error in (await services.share_group_states.delete(group_id, states)).values():

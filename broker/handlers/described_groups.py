@@ -10,7 +10,6 @@ from oncelog.broker.requests.authorization import DESCRIBE, GROUP_RESOURCE, TOPI
 from oncelog.coordinator.errors import to_client_error
 from oncelog.coordinator.groups.modern.described import Described
 from oncelog.wire.errors import ErrorCode, KafkaError
-from oncelog.wire.steps import done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,14 +101,14 @@ def _described(
     for group_id in group_ids:
         if not may_describe(group_id):
             refused = kind.described(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id)
-            groups.append(Described(refused, done(None)))
+            groups.append(Described(refused))
             continue
         try:
             shard = services.groups.shard(group_id)
             shards[shard.partition] = shard
             each = kind.describe(shard, group_id)
         except KafkaError as error:
-            each = Described(kind.described(to_client_error(error).code, None, group_id), done(None))
+            each = Described(kind.described(to_client_error(error).code, None, group_id))
         if context.request.include_authorized_operations and not each.group.error_code:
             each.group.authorized_operations = authorization.operations(context, GROUP_RESOURCE, group_id)
         groups.append(each)

@@ -99,7 +99,7 @@ def _fetch(
         for lookup in lookups:
             yield from lookup.resolve(services.cluster)
         response = yield from read()
-        # What was read before is committed if all is now.
+        # Everything that is committed now includes the rows read before.
         return services.groups.runtime.respond_read(shards, response, error_response, lambda: finish(read()))
 
     return chunked_steps(fetch())

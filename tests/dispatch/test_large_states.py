@@ -49,6 +49,7 @@ from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from oncelog.wire.schema import Message
 from tests.common.batches import batch
+from tests.dispatch.test_large_requests import LINES_PER_ROW
 from tests.harness.classic_members import coordinated
 from tests.harness.requests import create_topic, produce_request
 from tests.harness.sim_broker import SimBroker
@@ -57,13 +58,12 @@ from tests.harness.simulation import simulated_work
 from tests.harness.steps import LongestTurn
 
 FEW, MANY = 1_500, 3_000
-LINES_PER_ROW = 7
 A_WHILE_S = 700
 """Seconds: sessions and transactions expire, and what is looked at every ten minutes."""
 UNSERVED = {"sasl_handshake", "sasl_authenticate", "unregister_broker", "unregister_controller"}
 
 KNOWN = {
-    # A roll writes down all producers of the partition: 1 µs for each.
+    # A roll writes down all producers of the partition: 2 µs for each (limits.md).
     ("producers", "ProduceRequest"),
 }
 
@@ -241,7 +241,7 @@ async def longest(broker: SimBroker, turn: int) -> dict[str, LongestTurn]:
             with trio.move_on_after(60):
                 await call(client, request, version)
         except (ConnectionEndedError, ValueError):
-            pass  # refused, as what it lacks
+            pass  # a smallest request that nobody sends: it closes the connection, or has no encoding
         one.end()
         name = type(request).__name__
         if name not in found or found[name].lines < one.lines:

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from oncelog.wire.errors import ErrorCode
+from oncelog.wire.errors import ErrorCode, KafkaError
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tests.harness.classic_members import SimMember, coordinated, describe
 from tests.harness.offset_requests import commit, fetch_offsets
@@ -87,3 +87,17 @@ async def test_a_group_with_very_many_offsets() -> None:
         ]
         left = await fetch_offsets(client, "g")
         assert left in ({}, {("t", 0): 7}), left
+
+
+@simulated
+async def test_a_group_is_held_by_one_at_a_time() -> None:
+    """Two deletions that have begun with different groups may come to the same one."""
+    async with SimBroker() as broker:
+        await coordinated(broker)
+        groups = broker.node.groups
+        with groups.held("g"):
+            with pytest.raises(KafkaError) as caught, groups.held("g"):
+                pass
+            assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with groups.held("g"):
+            pass

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.consumer.group import ConsumerGroup
 from oncelog.coordinator.groups.consumer.target import default_assignor
-from oncelog.coordinator.groups.modern.described import NAMES_PER_STEP, Described
+from oncelog.coordinator.groups.modern.described import Described, adding
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.consumer_group_describe import Assignment, DescribedGroup, TopicPartitions
 from oncelog.wire.messages.consumer_group_describe import Member as DescribedMember
-from oncelog.wire.steps import done
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from oncelog.coordinator.groups.consumer.member import ConsumerGroupMember
     from oncelog.coordinator.groups.context import Topics
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.wire.schema import Uuid
-    from oncelog.wire.steps import Steps
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -31,7 +28,7 @@ def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
     if not isinstance(group, ConsumerGroup):
         missing = "not found" if group is None else "is not a consumer group"
         missed = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {missing}.", group_id)
-        return Described(missed, done(None))
+        return Described(missed)
     described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
@@ -39,19 +36,13 @@ def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
         assignment_epoch=group.target_epoch,
         assignor_name=group.preferred_assignor() or default_assignor(shard.context),
     )
-    members, targets = list(group.members.values()), dict(group.targets)
-    return Described(described, _add_members(described, members, targets, shard.context.topics))
-
-
-def _add_members(
-    described: DescribedGroup,
-    members: Sequence[ConsumerGroupMember],
-    targets: Mapping[str, Mapping[Uuid, Collection[int]]],
-    topics: Topics,
-) -> Steps[None]:
-    for member in members:
-        described.members.append(_member(member, targets.get(member.member_id, {}), topics))
-        yield from repeat(None, 1 + len(member.topic_names) // NAMES_PER_STEP)
+    targets, topics = dict(group.targets), shard.context.topics
+    add_members = adding(
+        described.members,
+        list(group.members.values()),
+        lambda member: _member(member, targets.get(member.member_id, {}), topics),
+    )
+    return Described(described, add_members)
 
 
 def _member(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.coordinator.groups.modern.settings import own_or
+from oncelog.coordinator.groups.modern.settings import own_flag_or, own_or
 
 if TYPE_CHECKING:
     from oncelog.coordinator.groups.context import GroupContext
@@ -27,5 +27,4 @@ def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
 
 def offloads_assignor(context: GroupContext, group_id: str) -> bool:
     default = context.settings().group_consumer_assignor_offload_enable
-    text = context.overrides(group_id).get("consumer.assignor.offload.enable")
-    return default if text is None else text == "true"
+    return own_flag_or(default, context, group_id, "consumer.assignor.offload.enable")

@@ -12,3 +12,9 @@ def own_or(default: int, context: GroupContext, group_id: str, name: str) -> int
     """The value of the group's key ``name``, or ``default`` if it does not set it."""
     text = context.overrides(group_id).get(name)
     return default if text is None else int(text)
+
+
+def own_flag_or(default: bool, context: GroupContext, group_id: str, name: str) -> bool:
+    """The same for a boolean."""
+    text = context.overrides(group_id).get(name)
+    return default if text is None else text == "true"

@@ -60,7 +60,7 @@ class Subscriptions:
             self.resolved[regex] = resolved
 
     def has(self, topic: str) -> bool:
-        """Whether a member names the topic, or a resolved expression matches it."""
+        """Tell whether a member names the topic, or a resolved expression matches it."""
         return any(topic in names for names in self._sets())
 
     def names(self) -> set[str]:

@@ -58,7 +58,7 @@ def get_or_compute(
     ``new`` sent the request. ``compute`` makes the assignment of each member, from copies of what the group has.
     Without ``offloads`` all of its steps are taken here.
     """
-    if _is_due(shard.context, group, epoch, interval_ms) and not _is_computed(shard, group):
+    if _is_due(shard.context, group, epoch, interval_ms) and not _is_being_computed(shard, group):
         steps = compute()
         # A group that had none before has no present one either.
         offloads = offloads and group.target_epoch != NO_TARGET_EPOCH
@@ -80,7 +80,7 @@ def _is_due(context: GroupContext, group: ModernGroup[M], epoch: int, interval_m
     return interval_ms == 0 or context.now_ms() >= group.target_timestamp_ms + interval_ms
 
 
-def _is_computed(shard: GroupShard, group: ModernGroup[M]) -> bool:
+def _is_being_computed(shard: GroupShard, group: ModernGroup[M]) -> bool:
     return timers.key(shard, timers.COMPUTATION, group.group_id) in shard.context.deadlines
 
 
@@ -88,7 +88,7 @@ class _Computation(Generic[M]):
     """The rest of a computation, and the writing of its result, a turn at a time.
 
     The epoch is written last: until then a restart, or a member that has gone, makes the next heartbeat begin anew.
-    The result counts for an epoch that has passed, too: a group that always changes has an assignment all the same.
+    The result counts also for an epoch that has passed: a group that always changes has an assignment all the same.
     """
 
     def __init__(

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from oncelog.coordinator.groups.assignors import simple
-from oncelog.coordinator.groups.modern.described import NAMES_PER_STEP, Described
+from oncelog.coordinator.groups.modern.described import Described, adding
 from oncelog.coordinator.groups.share.group import ShareGroup
 from oncelog.wire.errors import ErrorCode
 from oncelog.wire.messages.share_group_describe import Assignment, DescribedGroup, TopicPartitions
 from oncelog.wire.messages.share_group_describe import Member as DescribedMember
-from oncelog.wire.steps import done
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from oncelog.coordinator.groups.context import Topics
     from oncelog.coordinator.groups.shard import GroupShard
     from oncelog.coordinator.groups.share.member import ShareGroupMember
-    from oncelog.wire.steps import Steps
 
 
 def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
@@ -28,7 +23,7 @@ def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
     if not isinstance(group, ShareGroup):
         missing = "not found" if group is None else "is not a share group"
         missed = DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {missing}.", group_id)
-        return Described(missed, done(None))
+        return Described(missed)
     described = DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
@@ -36,15 +31,11 @@ def describe(shard: GroupShard, group_id: str) -> Described[DescribedGroup]:
         assignment_epoch=group.target_epoch,
         assignor_name=simple.NAME,
     )
-    return Described(described, _add_members(described, list(group.members.values()), shard.context.topics))
-
-
-def _add_members(
-    described: DescribedGroup, members: Sequence[ShareGroupMember], topics: Topics
-) -> Steps[None]:
-    for member in members:
-        described.members.append(_member(member, topics))
-        yield from repeat(None, 1 + len(member.topic_names) // NAMES_PER_STEP)
+    topics = shard.context.topics
+    add_members = adding(
+        described.members, list(group.members.values()), lambda member: _member(member, topics)
+    )
+    return Described(described, add_members)
 
 
 def _member(member: ShareGroupMember, topics: Topics) -> DescribedMember:

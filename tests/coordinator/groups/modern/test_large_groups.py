@@ -71,7 +71,7 @@ NAMES, OWN = 200, 30
 
 @pytest.mark.parametrize("kind", ["uniform", "range", "share"])
 def test_members_of_many_topics_each(kind: str) -> None:
-    """What they get after some turns is what they get where the heartbeat computes it whole."""
+    """Some turns compute the same assignment as one heartbeat does."""
     assigned, lines = _assigned_to_all(kind, offloads="true")
     assert max(lines) < LINES_MAX
     whole, most = _assigned_to_all(kind, offloads="false")

@@ -1,4 +1,4 @@
-"""What the heartbeats of consumer groups and share groups refuse alike."""
+"""The heartbeats of consumer groups and share groups refuse the same requests."""
 
 from __future__ import annotations
 
