@@ -34,6 +34,7 @@ from oncelog.wire.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oncelog.broker.control.share_types import ShareGroupInfo
     from oncelog.broker.prove.disturbances import Disturbance
     from oncelog.broker.prove.plan import ProofPlan
     from oncelog.broker.prove.trials.bench import Ground, Nodes
@@ -410,9 +411,12 @@ class Trial:
         if self._instances.none_is_paused and (abandoned := self._instances.abandoned()):
             await self._abandon(abandoned)
             return False
-        if self._watch.uses_share_groups and await self._share_groups_have_records():
-            await self._end_locks()
-            return False
+        if self._watch.uses_share_groups:
+            groups = await self._share_groups()
+            if any(group.total_lag for group in groups):
+                await self._end_locks()
+                return False
+            return not any(map(has_yet_to_begin, groups))
         return True
 
     async def _end_locks(self) -> None:
@@ -422,13 +426,11 @@ class Trial:
             await self._bench.end_locks()
             self._watch.note_activity()
 
-    async def _share_groups_have_records(self) -> bool:
-        """Return whether records of the inputs are not acknowledged in a share group."""
-        for group_id in await self._bench.share_groups():
-            info = await self._broker.call("share_group", {"group_id": group_id})
-            if info.total_lag:
-                return True
-        return False
+    async def _share_groups(self) -> list[ShareGroupInfo]:
+        return [
+            await self._broker.call("share_group", {"group_id": group_id})
+            for group_id in await self._bench.share_groups()
+        ]
 
     # -- the end
 
@@ -469,3 +471,11 @@ class Trial:
         self._shells += 1
         output_path = f"{self._folder}/shell.{self._shells}.log"
         return await run_command(filled_command, environment=environment, output_path=output_path)
+
+
+def has_yet_to_begin(group: ShareGroupInfo) -> bool:
+    """Tell whether a share group has members, and does not know yet where it begins to read: its lag counts nothing of
+    that.
+    """
+    rows = [one for partitions in group.partitions.values() for one in partitions.values()]
+    return bool(group.members) and (not rows or any(one.start_offset is None for one in rows))
