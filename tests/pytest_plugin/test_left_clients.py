@@ -62,6 +62,7 @@ def test_a_forgotten_consumer(pytester: pytest.Pytester) -> None:
             left.append(KafkaConsumer(
                 "orders", bootstrap_servers=clean.bootstrap_servers, group_id="audit", client_id="auditor"
             ))
+            left[-1].partitions_for_topic("orders")  # or kafka-python may wait for ever
             while not left[-1].assignment():
                 left[-1].poll(100)
 
