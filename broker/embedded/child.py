@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import socket
@@ -16,12 +17,14 @@ from outcome import Outcome
 from oncelog.broker.control.errors import BrokerFailedError
 from oncelog.broker.embedded.thread_carrier import ThreadCarrier
 
+STDIN = 0
 
-def main(descriptor: int) -> None:
-    """Perform the operations that come on the socket ``descriptor`` until it ends."""
+
+def main() -> None:
+    """Perform the operations that come on the socket that is its standard input until it ends."""
     # Ctrl-C reaches every process of a terminal. It is the parent's to decide what it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(fileno=descriptor) as parent:
+    with _standard_input() as parent:
         parent.setblocking(True)  # gevent's sockets are not
         requests, answers = parent.makefile("rb"), parent.makefile("wb")
         lock = threading.Lock()
@@ -54,6 +57,15 @@ def main(descriptor: int) -> None:
                 if number in cancels:
                     cancels[number] = cancel
         carrier.close()
+
+
+def _standard_input() -> socket.socket:
+    """Return the standard input as a socket; what reads the standard input finds nothing from now on."""
+    parent = socket.socket(fileno=os.dup(STDIN))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, STDIN)
+    os.close(nothing)
+    return parent
 
 
 def _message(number: int, outcome: Outcome[Any]) -> bytes:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 30
 """Seconds that a child may take to flush its data and end; then it is killed."""
 
-_BOOT = "import sys; sys.path[:] = sys.argv[2:]; from oncelog.broker.embedded.child import main; main(int(sys.argv[1]))"
+_BOOT = "import sys; sys.path[:] = sys.argv[1:]; from oncelog.broker.embedded.child import main; main()"
 
 
 class ProcessCarrier:
@@ -66,10 +66,10 @@ class _Child:
         ours.settimeout(None)  # whatever the program's socket.setdefaulttimeout says
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(theirs.fileno()), *sys.path],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-c", _BOOT, *sys.path],
+                # The one descriptor that is the same there, also where standard streams of this process are closed.
+                stdin=theirs,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
             )
         finally:
             forks.close_socket(theirs)

@@ -16,6 +16,8 @@ from compat_tests.prove import languages, mends
 from compat_tests.prove.places import HERE, PROGRAMS
 from oncelog.broker.prove.plan import NODES
 
+SHORTENS_A_TRIAL = "shortens a trial"
+"""What a comment says of a line without which the program is as right or wrong."""
 ORDERS = HERE / "orders.jsonl"
 ORDERS_WITH_A_BAD_ONE = HERE / "orders_with_a_bad_one.jsonl"
 RECEIPTS = {"orders": 1, "receipts": 1}
@@ -65,6 +67,8 @@ class Member:
     """Whether a transaction that nobody ends lets readers wait."""
     line: tuple[str, str] = ("", "")
     """Of a mutant: the line of the right program, and what stands there instead."""
+    defaults: bool = False
+    """Whether lines that only shorten a trial are left out, so that the client has its defaults."""
     mend: mends.Block | None = None
     """Of a wrong program that is mended: the block of docs/how-to/mistakes.md that does it."""
 
@@ -88,7 +92,12 @@ class Member:
         if right:
             assert text.count(right) == 1, f"{self.file.name} must have this once: {right}"
             text = text.replace(right, wrong)
-        return text
+        return self._as_configured(text)
+
+    def _as_configured(self, text: str) -> str:
+        if not self.defaults:
+            return text
+        return "".join(line for line in text.splitlines(True) if SHORTENS_A_TRIAL not in line)
 
     def command(self, folder: pathlib.Path) -> list[str]:
         """Make what runs it in `folder`; returns its command line. Raises RealPartMissing."""
@@ -100,7 +109,7 @@ class Member:
                 (made / "main.go").write_text(self.text())
             else:
                 for shared in PROGRAMS.glob("*.py"):
-                    shutil.copy(shared, made)
+                    (made / shared.name).write_text(self._as_configured(shared.read_text()))
                 (made / self.file.name).write_text(self.text())
         return [*languages.MAKERS[self.language](made, self.file.name), *self.arguments]
 
@@ -158,6 +167,18 @@ RIGHT = (
     ),
     Member("aiokafka_alone", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",)),
     Member("kafkajs_alone", EXACTLY_ONCE, "kafkajs_transactions.mjs", arguments=("billing",)),
+    Member("aiokafka_defaults", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",), defaults=True),
+    Member("franz_go_defaults", EXACTLY_ONCE, "go", defaults=True),
+    Member("java_defaults", EXACTLY_ONCE, "JavaTransactions.java", defaults=True),
+    Member("kafka_go_defaults", AT_LEAST_ONCE, "kafka_go", promise="at-least-once"),
+    Member(
+        "kafkajs_defaults", EXACTLY_ONCE, "kafkajs_transactions.mjs", arguments=("billing",), defaults=True
+    ),
+    Member("kafka_python_defaults", EXACTLY_ONCE, "kafka_python_transactions.py", defaults=True),
+    Member("sarama_defaults", AT_LEAST_ONCE, "sarama", promise="at-least-once"),
+    Member(
+        "streams_defaults", EXACTLY_ONCE, "StreamsExactlyOnce.java", arguments=("{dir}",), defaults=True
+    ),
 )
 """Those that keep their promise. `share_worker` and `at_least_once` promise no more than at least once."""
 

@@ -5,7 +5,7 @@ those that read or change the state; then time passes. Counted in lines of Pytho
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -19,9 +19,14 @@ from oncelog.wire.messages.alter_client_quotas import (
     OpData,
     QuotaAlteration,
 )
+from oncelog.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from oncelog.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.describe_acls import DescribeAclsRequest
@@ -38,6 +43,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -45,12 +51,17 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
+from oncelog.wire.messages.share_fetch import FetchPartition as ShareFetchPartition
+from oncelog.wire.messages.share_fetch import FetchTopic as ShareFetchTopic
+from oncelog.wire.messages.share_fetch import ShareFetchRequest
 from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from oncelog.wire.schema import Message
 from tests.common.batches import batch
 from tests.dispatch.test_large_requests import LINES_PER_ROW
-from tests.harness.classic_members import coordinated
+from tests.harness.offsets_topic import find
 from tests.harness.requests import create_topic, produce_request
 from tests.harness.sim_broker import SimBroker
 from tests.harness.sim_client import ConnectionEndedError, SimClient
@@ -62,12 +73,18 @@ A_WHILE_S = 700
 """Seconds: sessions and transactions expire, and what is looked at every ten minutes."""
 UNSERVED = {"sasl_handshake", "sasl_authenticate", "unregister_broker", "unregister_controller"}
 
+CONFIG = {
+    "delegation.token.secret.key": "the-key",
+    "delegation.token.expiry.check.interval.ms": "60000",
+}
+
 KNOWN = {
     # A roll writes down all producers of the partition: 2 µs for each (limits.md).
     ("producers", "ProduceRequest"),
 }
 
-Build = Callable[[SimClient, range], Awaitable[None]]
+Build = Callable[[SimClient, range], Awaitable[Iterable[Message] | None]]
+"""Builds a state of as many rows. Returns the small requests that only it makes sense of."""
 
 
 async def call(client: SimClient, request: Message, version: int | None = None) -> Any:
@@ -174,6 +191,63 @@ async def groups(client: SimClient, rows: range) -> None:
         await call(client, consumer("m", group=f"g{row}", names=["missing"]))
 
 
+async def tokens(client: SimClient, rows: range) -> None:
+    for _ in rows:
+        await call(client, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+
+
+async def scram_users(client: SimClient, rows: range) -> None:
+    for part in parts(rows):
+        users = [ScramCredentialUpsertion(f"u{row}", 1, 4096, b"salt", bytes(32)) for row in part]
+        await call(client, AlterUserScramCredentialsRequest([], users))
+
+
+async def members_who_may_join(client: SimClient, rows: range) -> None:
+    for _ in rows:
+        await call(client, JoinGroupRequest("c", 300_000, 300_000, "", None, "consumer", [RANGE]))
+
+
+async def static_members(client: SimClient, rows: range) -> Iterable[Message]:
+    """They join at once, each by a request that nobody waits for; a leader gets all of them then."""
+    for row in rows:
+        await client.send(
+            JoinGroupRequest("c", 1_800_000, 60_000, "", f"i{row}", "consumer", [RANGE]), JOIN_GROUP
+        )
+    await trio.sleep(70)
+    return [JoinGroupRequest("c", 1_800_000, 60_000, "", "i1", "consumer", [RANGE])]
+
+
+async def a_fetch_session(client: SimClient, rows: range) -> Iterable[Message]:
+    await create_topic(client, "fetched", rows.stop)
+    partitions = [FetchPartition(row, partition_max_bytes=1) for row in rows]
+    request = FetchRequest(session_epoch=0, topics=[FetchTopic("fetched", partitions=partitions)])
+    session_id = (await call(client, request, 12)).session_id
+    return [FetchRequest(session_id=session_id, session_epoch=epoch) for epoch in (1, 2)]
+
+
+async def share_partitions(client: SimClient, rows: range) -> Iterable[Message]:
+    await create_topic(client, "shared", rows.stop)
+    for name in ("m", "n"):
+        for epoch in (0, 1, 2):
+            await call(client, ShareGroupHeartbeatRequest("s", name, epoch, None, None if epoch else ["shared"]))
+            await trio.sleep(6)
+    [topic] = (await call(client, MetadataRequest(None))).topics[-1:]
+    asked = [ShareFetchTopic(topic.topic_id, [ShareFetchPartition(row) for row in rows])]
+    begin = ShareFetchRequest("s", "m", 0, 0, 0, 1, 1, 1, topics=asked)
+    await call(client, begin)
+    return [
+        ShareFetchRequest("s", "m", 1, 0, 0, 1, 1, 1),
+        ShareGroupHeartbeatRequest("s", "m", 3),
+        ShareFetchRequest("s", "m", -1),
+        ShareGroupHeartbeatRequest("s", "m", -1),
+        ShareGroupHeartbeatRequest("s", "n", -1),
+        DeleteGroupsRequest(["s"]),
+    ]
+
+
+RANGE = JoinGroupRequestProtocol("range", b"")
+JOIN_GROUP = HANDLERS[JoinGroupRequest.API_KEY].max_version
+
 STATES: list[Build] = [
     topics,
     names_of_a_consumer,
@@ -187,7 +261,16 @@ STATES: list[Build] = [
     quotas,
     configurations,
     groups,
+    tokens,
+    scram_users,
+    members_who_may_join,
+    static_members,
+    a_fetch_session,
+    share_partitions,
 ]
+USERS = {"alice": "secret"}
+LOGS_IN: dict[Build, dict[str, Any]] = {tokens: {"protocol": "SASL_PLAINTEXT", "users": USERS}}
+"""The states that only an authenticated user can build, with what the broker needs for that."""
 
 
 def consumer(
@@ -231,11 +314,22 @@ def small_requests(turn: int) -> Iterator[tuple[Message, int | None]]:
     yield DeleteGroupsRequest(["g"]), None
 
 
-async def longest(broker: SimBroker, turn: int) -> dict[str, LongestTurn]:
+async def connected(broker: SimBroker, *, logs_in: bool) -> SimClient:
+    client = broker.connect()
+    if logs_in:
+        [(name, password)] = USERS.items()
+        await call(client, SaslHandshakeRequest("PLAIN"))
+        await call(client, SaslAuthenticateRequest(f"\0{name}\0{password}".encode()))
+    return client
+
+
+async def longest(
+    broker: SimBroker, turn: int, more: Iterable[Message], *, logs_in: bool
+) -> dict[str, LongestTurn]:
     """The longest turn of each request, by a client of its own, and of a while."""
     found: dict[str, LongestTurn] = {}
-    for request, version in small_requests(turn):
-        client = broker.connect()
+    for request, version in (*((one, None) for one in more), *small_requests(turn)):
+        client = await connected(broker, logs_in=logs_in)
         one = LongestTurn()
         try:
             with trio.move_on_after(60):
@@ -260,12 +354,14 @@ def test_the_work_between_two_turns_does_not_grow_with_a_state(build: Build) -> 
 
     @simulated_work(steps=2)
     async def run() -> None:
+        logs_in = build in LOGS_IN
         for count in (FEW, MANY):
-            async with SimBroker() as broker:
-                client = await coordinated(broker)
+            async with SimBroker(config=CONFIG, **LOGS_IN.get(build, {})) as broker:
+                client = await connected(broker, logs_in=logs_in)
+                await find(client)
                 await call(client, InitProducerIdRequest("first", 60_000))
-                await build(client, range(count))
-                found.append(await longest(broker, count))
+                more = await build(client, range(count))
+                found.append(await longest(broker, count, more or (), logs_in=logs_in))
 
     run()
     few, many = found

@@ -148,3 +148,23 @@ print(said, random.random() == expected)
 @pytest.mark.parametrize("form", ["process=False", "process=True"])
 def test_what_a_program_has_changed_of_its_process_changes_nothing(form: str) -> None:
     assert output_of(CHANGED.replace("{form}", form)) == "[b'tea', b'milk'] True\n"
+
+
+CLOSED = """
+import os
+
+import oncelog
+
+result = os.dup2(1, 50)
+for stream in {streams}:
+    os.close(stream)
+with oncelog.Broker({form}) as kafka:
+    kafka.produce("orders", "milk")
+    os.write(result, kafka.topic("orders").wait_for_records(1)[0].value + b"\\n")
+"""
+
+
+@pytest.mark.parametrize("form", ["process=False", "process=True"])
+@pytest.mark.parametrize("streams", ["[0]", "[1]", "[0, 1]", "[0, 1, 2]"])
+def test_standard_streams_that_are_closed(streams: str, form: str) -> None:
+    assert output_of(CLOSED.replace("{form}", form).replace("{streams}", streams)) == "milk\n"

@@ -23,10 +23,10 @@ public class JavaTransactions {
         reading.put("isolation.level", "read_committed");
         reading.put("auto.offset.reset", "earliest");
         reading.put("enable.auto.commit", "false");
-        reading.put("max.poll.records", "4");
-        reading.put("session.timeout.ms", "6000");
-        reading.put("heartbeat.interval.ms", "100");
-        reading.put("fetch.max.wait.ms", "100");
+        reading.put("max.poll.records", "4");  // shortens a trial
+        reading.put("session.timeout.ms", "6000");  // shortens a trial
+        reading.put("heartbeat.interval.ms", "100");  // shortens a trial
+        reading.put("fetch.max.wait.ms", "100");  // shortens a trial
         Properties writing = settings();
         writing.put("transactional.id", "billing-" + System.getenv("ONCELOG_PROVE_INSTANCE"));
         KafkaConsumer<String, String> consumer =
@@ -81,10 +81,10 @@ public class JavaTransactions {
     private static Properties settings() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", System.getenv("KAFKA_BOOTSTRAP_SERVERS"));
-        settings.put("reconnect.backoff.ms", "10");
-        settings.put("reconnect.backoff.max.ms", "50");
-        settings.put("retry.backoff.ms", "20");
-        settings.put("retry.backoff.max.ms", "50");
+        settings.put("reconnect.backoff.ms", "10");  // shortens a trial
+        settings.put("reconnect.backoff.max.ms", "50");  // shortens a trial
+        settings.put("retry.backoff.ms", "20");  // shortens a trial
+        settings.put("retry.backoff.max.ms", "50");  // shortens a trial
         return settings;
     }
 }

@@ -16,15 +16,15 @@ public class StreamsExactlyOnce {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, System.getenv("KAFKA_BOOTSTRAP_SERVERS"));
         settings.put(StreamsConfig.STATE_DIR_CONFIG, arguments[0]);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "50");
-        settings.put(StreamsConfig.POLL_MS_CONFIG, "20");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");
-        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "100");
-        settings.put(StreamsConfig.consumerPrefix("fetch.max.wait.ms"), "100");
-        settings.put(StreamsConfig.consumerPrefix("max.poll.records"), "4");
-        settings.put(StreamsConfig.RECONNECT_BACKOFF_MS_CONFIG, "10");
-        settings.put(StreamsConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, "50");
-        settings.put(StreamsConfig.RETRY_BACKOFF_MS_CONFIG, "20");
+        settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "50");  // shortens a trial
+        settings.put(StreamsConfig.POLL_MS_CONFIG, "20");  // shortens a trial
+        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "6000");  // shortens a trial
+        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "100");  // shortens a trial
+        settings.put(StreamsConfig.consumerPrefix("fetch.max.wait.ms"), "100");  // shortens a trial
+        settings.put(StreamsConfig.consumerPrefix("max.poll.records"), "4");  // shortens a trial
+        settings.put(StreamsConfig.RECONNECT_BACKOFF_MS_CONFIG, "10");  // shortens a trial
+        settings.put(StreamsConfig.RECONNECT_BACKOFF_MAX_MS_CONFIG, "50");  // shortens a trial
+        settings.put(StreamsConfig.RETRY_BACKOFF_MS_CONFIG, "20");  // shortens a trial
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream("orders", Consumed.with(Serdes.String(), Serdes.String()))
             .mapValues(order -> "paid: " + order)

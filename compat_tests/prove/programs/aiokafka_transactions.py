@@ -10,7 +10,10 @@ import sys
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from service import SERVERS, running
 
-COMMON = {"bootstrap_servers": SERVERS, "retry_backoff_ms": 20}
+COMMON = {
+    "bootstrap_servers": SERVERS,
+    "retry_backoff_ms": 20,  # shortens a trial
+}
 
 
 async def main():
@@ -21,9 +24,9 @@ async def main():
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=100,
-        fetch_max_wait_ms=100,
+        session_timeout_ms=6000,  # shortens a trial
+        heartbeat_interval_ms=100,  # shortens a trial
+        fetch_max_wait_ms=100,  # shortens a trial
     )
     producer = AIOKafkaProducer(**COMMON, transactional_id=sys.argv[1])
     await producer.start()

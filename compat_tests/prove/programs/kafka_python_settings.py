@@ -6,10 +6,10 @@ from service import SERVERS
 
 COMMON: dict[str, Any] = {
     "bootstrap_servers": SERVERS,
-    "reconnect_backoff_ms": 10,
-    "reconnect_backoff_max_ms": 50,
-    "retry_backoff_ms": 20,
-    "metrics_enabled": False,
+    "reconnect_backoff_ms": 10,  # shortens a trial
+    "reconnect_backoff_max_ms": 50,  # shortens a trial
+    "retry_backoff_ms": 20,  # shortens a trial
+    "metrics_enabled": False,  # shortens a trial
 }
 PRODUCER = COMMON
 CONSUMER: dict[str, Any] = {
@@ -18,7 +18,7 @@ CONSUMER: dict[str, Any] = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "isolation_level": "read_committed",
-    "session_timeout_ms": 6000,
-    "heartbeat_interval_ms": 100,
-    "fetch_max_wait_ms": 100,
+    "session_timeout_ms": 6000,  # shortens a trial
+    "heartbeat_interval_ms": 100,  # shortens a trial
+    "fetch_max_wait_ms": 100,  # shortens a trial
 }

@@ -7,13 +7,13 @@ import { Kafka, Partitioners } from "kafkajs";
 const kafka = new Kafka({
   brokers: [process.env.KAFKA_BOOTSTRAP_SERVERS],
   logLevel: 1,
-  retry: { initialRetryTime: 20, maxRetryTime: 50 },
+  retry: { initialRetryTime: 20, maxRetryTime: 50 },  // shortens a trial
 });
 const consumer = kafka.consumer({
   groupId: "billing",
-  sessionTimeout: 6000,
-  heartbeatInterval: 100,
-  maxWaitTimeInMs: 100,
+  sessionTimeout: 6000,  // shortens a trial
+  heartbeatInterval: 100,  // shortens a trial
+  maxWaitTimeInMs: 100,  // shortens a trial
 });
 const producer = kafka.producer({
   transactionalId: process.argv[2],
