@@ -68,7 +68,7 @@ class _Child:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, *sys.path],
                 # The one descriptor that is the same there, also where standard streams of this process are closed.
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
             )
         finally:

@@ -167,7 +167,9 @@ RIGHT = (
     ),
     Member("aiokafka_alone", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",)),
     Member("kafkajs_alone", EXACTLY_ONCE, "kafkajs_transactions.mjs", arguments=("billing",)),
-    Member("aiokafka_defaults", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",), defaults=True),
+    Member(
+        "aiokafka_defaults", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",), defaults=True
+    ),
     Member("franz_go_defaults", EXACTLY_ONCE, "go", defaults=True),
     Member("java_defaults", EXACTLY_ONCE, "JavaTransactions.java", defaults=True),
     Member("kafka_go_defaults", AT_LEAST_ONCE, "kafka_go", promise="at-least-once"),
@@ -176,9 +178,7 @@ RIGHT = (
     ),
     Member("kafka_python_defaults", EXACTLY_ONCE, "kafka_python_transactions.py", defaults=True),
     Member("sarama_defaults", AT_LEAST_ONCE, "sarama", promise="at-least-once"),
-    Member(
-        "streams_defaults", EXACTLY_ONCE, "StreamsExactlyOnce.java", arguments=("{dir}",), defaults=True
-    ),
+    Member("streams_defaults", EXACTLY_ONCE, "StreamsExactlyOnce.java", arguments=("{dir}",), defaults=True),
 )
 """Those that keep their promise. `share_worker` and `at_least_once` promise no more than at least once."""
 

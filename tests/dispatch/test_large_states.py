@@ -229,7 +229,9 @@ async def share_partitions(client: SimClient, rows: range) -> Iterable[Message]:
     await create_topic(client, "shared", rows.stop)
     for name in ("m", "n"):
         for epoch in (0, 1, 2):
-            await call(client, ShareGroupHeartbeatRequest("s", name, epoch, None, None if epoch else ["shared"]))
+            await call(
+                client, ShareGroupHeartbeatRequest("s", name, epoch, None, None if epoch else ["shared"])
+            )
             await trio.sleep(6)
     [topic] = (await call(client, MetadataRequest(None))).topics[-1:]
     asked = [ShareFetchTopic(topic.topic_id, [ShareFetchPartition(row) for row in rows])]
