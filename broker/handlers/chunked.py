@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 100
 """The rows of a request that are handled without a break."""
+PARTITIONS_A_STEP = 10
+"""So many partitions of a topic cost as much as a row of something."""
 LARGE_ROWS_AT_ONCE = 1
 """The same for rows with perhaps very large results, such as a group with all its offsets or members."""
 

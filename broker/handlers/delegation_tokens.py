@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oncelog.broker.requests.request import RequestContext
 from oncelog.broker.security.delegation_tokens import Principal
 from oncelog.wire.errors import ErrorCode, KafkaError
+from oncelog.wire.steps import Steps
 
 ANONYMOUS = Principal("User", "ANONYMOUS")
 REQUESTER_FROM_VERSION = 3
@@ -18,7 +19,9 @@ def told(requester: Principal, version: int) -> Principal:
     return requester if version >= REQUESTER_FROM_VERSION else Principal("", "")
 
 
-def changed_expiry(context: RequestContext, change: Callable[[Principal], int]) -> tuple[ErrorCode, int]:
+def changed_expiry(
+    context: RequestContext, change: Callable[[Principal], Steps[int]]
+) -> Steps[tuple[ErrorCode, int]]:
     """Return the error and the new expiry of a token, in milliseconds. ``change`` makes it for who asks; may raise
     KafkaError.
     """
@@ -26,7 +29,7 @@ def changed_expiry(context: RequestContext, change: Callable[[Principal], int]) 
         check_channel(context)
     except KafkaError as error:
         return error.code, NO_TIME
-    return ErrorCode.NONE, change(Principal.parse(context.principal))
+    return ErrorCode.NONE, (yield from change(Principal.parse(context.principal)))
 
 
 def check_channel(context: RequestContext) -> None:

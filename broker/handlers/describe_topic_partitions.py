@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked_steps
+from oncelog.broker.handlers.chunked import PARTITIONS_A_STEP, chunked_steps
 from oncelog.broker.metadata.replica_directories import offline_replicas
 from oncelog.broker.metadata.topics import check_name
 from oncelog.broker.requests.authorization import DESCRIBE, TOPIC_RESOURCE
@@ -86,7 +86,7 @@ def _describe(
             continue
         first = cursor.partition_index if cursor is not None and name == start else 0
         page = range(first, min(first + limit, len(topic.partitions)))
-        topics.append(_topic_page(services.metadata.image, topic, page, alive))
+        topics.append((yield from _topic_page(services.metadata.image, topic, page, alive)))
         limit -= len(page)
         if page.stop < len(topic.partitions):
             return (yield from respond(Cursor(name, page.stop)))
@@ -119,9 +119,11 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _topic_page(
     image: MetadataImage, topic: Topic, page: range, alive: Set[int]
-) -> DescribeTopicPartitionsResponseTopic:
-    partitions = []
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
+    partitions: list[DescribeTopicPartitionsResponsePartition] = []
     for index in page:
+        if index % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
+            yield
         partition = topic.partitions[index]
         partitions.append(
             DescribeTopicPartitionsResponsePartition(

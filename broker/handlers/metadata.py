@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.handlers.chunked import chunked_steps
+from oncelog.broker.handlers.chunked import PARTITIONS_A_STEP, chunked_steps
 from oncelog.broker.logging.logs import get_logger
 from oncelog.broker.metadata.image import NO_LEADER
 from oncelog.broker.metadata.replica_directories import offline_replicas
@@ -109,7 +109,7 @@ def _topics(
     if request.topics is None or (version == 0 and not request.topics):
         for topic in list(services.metadata.image.topics.values()):
             if may_describe(topic.name):
-                told.append(with_operations(_existing(image, topic, alive, version)))
+                told.append(with_operations((yield from _existing(image, topic, alive, version))))
             yield
         return told
     ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
@@ -120,7 +120,7 @@ def _topics(
             if found is None:
                 unknown.append(MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
             elif may_describe(found.name):
-                told.append(with_operations(_existing(image, found, alive, version)))
+                told.append(with_operations((yield from _existing(image, found, alive, version))))
             else:  # an id is no secret
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 denied.append(MetadataResponseTopic(code, None, found.topic_id))
@@ -171,7 +171,7 @@ def _by_name(
         if topic is None:
             missing[name] = _unknown(name)
         else:
-            results.append(_existing(image, topic, alive, version))
+            results.append((yield from _existing(image, topic, alive, version)))
         yield
     if missing and may_create:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -180,7 +180,7 @@ def _by_name(
     for name, row in missing.items():
         # Kafka has not created a topic yet when it responds, and the client asks again; here it exists.
         created = services.cluster.topic(name)
-        results.append(row if created is None else _existing(image, created, alive, version))
+        results.append(row if created is None else (yield from _existing(image, created, alive, version)))
         yield
     return results
 
@@ -208,10 +208,14 @@ def _unknown(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(code, name, ZERO_UUID, name in INTERNAL_TOPICS)
 
 
-def _existing(image: MetadataImage, topic: Topic, alive: Set[int], version: int) -> MetadataResponseTopic:
+def _existing(
+    image: MetadataImage, topic: Topic, alive: Set[int], version: int
+) -> Steps[MetadataResponseTopic]:
     """Return the row of a topic; the nodes in ``alive`` serve on the client's listener."""
-    partitions = []
+    partitions: list[MetadataResponsePartition] = []
     for index, partition in enumerate(topic.partitions):
+        if index % PARTITIONS_A_STEP == PARTITIONS_A_STEP - 1:
+            yield
         has_leader = partition.leader in alive
         code = ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE
         replicas, isr = list(partition.replicas), list(partition.isr)

@@ -5,19 +5,27 @@ Source: ``KafkaApis.handleRenewTokenRequest``, ``DelegationTokenControlManager``
 
 from __future__ import annotations
 
+from oncelog.broker.handlers.chunked import chunked_steps
 from oncelog.broker.handlers.delegation_tokens import changed_expiry
 from oncelog.broker.handlers.services import AccessServices
-from oncelog.broker.requests.request import RequestContext
+from oncelog.broker.requests.request import Pending, RequestContext
 from oncelog.wire.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from oncelog.wire.steps import Steps
 
 
 def handle(
     services: AccessServices, request: RenewDelegationTokenRequest, context: RequestContext
-) -> RenewDelegationTokenResponse:
+) -> RenewDelegationTokenResponse | Pending[RenewDelegationTokenResponse]:
+    return chunked_steps(_respond(services, request, context))
+
+
+def _respond(
+    services: AccessServices, request: RenewDelegationTokenRequest, context: RequestContext
+) -> Steps[RenewDelegationTokenResponse]:
     hmac, period_ms, tokens = bytes(request.hmac), request.renew_period_ms, services.delegation_tokens
     return RenewDelegationTokenResponse(
-        *changed_expiry(context, lambda requester: tokens.renew(hmac, requester, period_ms))
+        *(yield from changed_expiry(context, lambda requester: tokens.renew(hmac, requester, period_ms)))
     )

@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from oncelog.broker.fetch.large import PARTITIONS_AT_ONCE
 from oncelog.broker.handlers.share_requests import member_of
 from oncelog.broker.requests.authorization import READ, TOPIC_RESOURCE
 from oncelog.broker.requests.request import Pending
+from oncelog.broker.scheduling.slices import Slices, in_slices
 from oncelog.broker.seams.clock import real_time
 from oncelog.broker.share.acknowledging import RENEW_VERSION, Acknowledging
 from oncelog.broker.share.delayed import DelayedShareFetch
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
     from oncelog.broker.handlers.services import Services
     from oncelog.broker.requests.request import RequestContext
-    from oncelog.broker.share.sessions import PartitionKey, ShareFetchContext, ShareSession
+    from oncelog.broker.share.sessions import PartitionKey, ShareFetchContext
+    from oncelog.wire.steps import Steps
 
 
 def handle(
@@ -147,7 +150,7 @@ class _Responding:
             if acknowledging is not None:
                 acknowledging.abandon()
         try:
-            response = self._response(rows)
+            response = self._response(rows, *await in_slices(self._look_at(rows)))
             self._add_acknowledgements(response, results)
         except BaseException:
             release_rows(rows.values())
@@ -165,7 +168,12 @@ class _Responding:
         services = self._services
         rows: dict[PartitionKey, PartitionData] = {}
         wanted: list[tuple[PartitionKey, str]] = []
-        for key, name in () if self._request.is_renew_ack else self._opened.partitions.items():
+        partitions = () if self._request.is_renew_ack else tuple(self._opened.partitions.items())
+        self._context.has_large_response = len(partitions) > PARTITIONS_AT_ONCE
+        slices = Slices()
+        for key, name in partitions:
+            if slices.is_over():
+                await slices.pause()
             code = self._error_of(key, name)
             if code is ErrorCode.NONE:
                 assert name is not None
@@ -200,28 +208,45 @@ class _Responding:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
-    def _response(self, rows: dict[PartitionKey, PartitionData]) -> ShareFetchResponse:
+    def _look_at(
+        self, rows: dict[PartitionKey, PartitionData]
+    ) -> Steps[tuple[set[int], dict[PartitionKey, PartitionData]]]:
+        """Name the leader in each row that says that this node is not. Return these leaders, and the rows that an
+        incremental response has to hold.
+        """
+        partitions = {} if self._opened.session is None else self._opened.session.partitions
+        leaders: set[int] = set()
+        wanted = {}
+        for key, row in rows.items():
+            if row.error_code and (leader := leader_of(self._services.cluster, key, row.error_code)):
+                row.current_leader = LeaderIdAndEpoch(*leader)
+                leaders.add(leader[0])
+            partition = partitions.get(key)
+            if partition is not None and (row.records or partition.must_respond or row.error_code):
+                wanted[key] = row
+            yield
+        return leaders, wanted
+
+    def _response(
+        self,
+        rows: dict[PartitionKey, PartitionData],
+        leaders: set[int],
+        wanted: dict[PartitionKey, PartitionData],
+    ) -> ShareFetchResponse:
         """Return the response with the rows that an incremental one needs, or an empty one to a client that has used
-        its quota.
+        its quota. ``leaders`` and ``wanted``: see `_look_at`.
         """
         lock_ms = self._services.shares.settings(self._key[0]).lock_ms
         opened = self._opened
         code = ErrorCode.NONE if opened.is_current() else ErrorCode.INVALID_SHARE_SESSION_EPOCH
         cluster = self._services.cluster
-        leaders = set()
-        for key, row in rows.items():
-            leader = leader_of(cluster, key, row.error_code)
-            if leader is not None:
-                row.current_leader = LeaderIdAndEpoch(*leader)
-                leaders.add(leader[0])
         if code is not ErrorCode.NONE:
             release_rows(rows.values())
             return ShareFetchResponse(error_code=code, acquisition_lock_timeout_ms=lock_ms)
         session = opened.session
         if session is not None:
-            kept = {key: row for key, row in rows.items() if _is_wanted(session, key, row)}
-            release_rows(row for key, row in rows.items() if key not in kept)
-            rows = kept
+            release_rows(row for key, row in rows.items() if key not in wanted)
+            rows = wanted
         response = ShareFetchResponse(
             acquisition_lock_timeout_ms=lock_ms,
             responses=[
@@ -274,9 +299,3 @@ class _Responding:
                 topic.partitions.append(row)
             row.acknowledge_error_code = error.code
             row.acknowledge_error_message = error.message
-
-
-def _is_wanted(session: ShareSession, key: PartitionKey, row: PartitionData) -> bool:
-    """Whether an incremental response has to hold this row."""
-    partition = session.partitions.get(key)
-    return partition is not None and bool(row.records or partition.must_respond or row.error_code)

@@ -13,6 +13,7 @@ from oncelog.broker.metadata.client_quotas import entity_of_record
 from oncelog.broker.net.listen import open_listener
 from oncelog.broker.net.server import Server
 from oncelog.broker.requests.authorization import Authorization
+from oncelog.broker.scheduling.slices import in_slices
 from oncelog.broker.security.connection_limits import ConnectionLimits
 from oncelog.broker.security.connection_rates import ConnectionRates
 from oncelog.broker.security.delegation_tokens import DelegationTokens
@@ -158,7 +159,7 @@ class Host:
         while True:
             await self.clock.pause(tokens.check_interval_ms / 1000)
             with self.background.running("search for expired delegation tokens"):
-                removed = tokens.remove_expired()
+                removed = await in_slices(tokens.remove_expired())
             if removed:
                 log.info("expired delegation tokens removed", tokens=removed)
 

@@ -6,9 +6,14 @@ from typing import Final
 
 from oncelog.broker.seams.processes import cores
 
-JOBS_PER_CORE: Final = 3
-TRIAL: Final = 1.2
-"""How long a trial takes, measured by an undisturbed run: it is quiet for less, and most have a second start."""
+JOBS_PER_CORE: Final = 8
+"""More hold too much memory."""
+AT_ONCE: Final = 3
+"""So many trials on a core may keep it busy by themselves: they seldom all compute at once."""
+BUSY: Final = 0.6
+"""The part of a core's time that more of them may use, or they would wait for each other."""
+TRIAL: Final = 1.7
+"""How long a trial takes, measured by an undisturbed run: most have a second start."""
 COMPUTED: Final = 1.7
 """How long it computes, measured by that."""
 LATE: Final = 1.5
@@ -19,7 +24,8 @@ TELLING: Final = 20
 
 def jobs_for(run_s: float, computed_s: float) -> int:
     """Return how many trials keep the cores busy, if each takes ``run_s`` seconds and computes for ``computed_s``."""
-    return max(1, round(cores() * min(JOBS_PER_CORE, run_s / max(computed_s, 0.01))))
+    busy = run_s / max(computed_s, 0.01)
+    return max(1, round(cores() * min(JOBS_PER_CORE, max(min(AT_ONCE, busy), BUSY * busy))))
 
 
 class Outlook:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import trio
 
 from oncelog.broker.control.errors import InvalidArgumentError
-from oncelog.broker.prove.disturbances import KINDS, Disturbance
+from oncelog.broker.prove.disturbances import KINDS, SURVIVED, Disturbance
 from oncelog.broker.prove.judging.clients import clients_of
 from oncelog.broker.prove.judging.clues import shared_ids, silent_members, unknown_topics, why_nothing
 from oncelog.broker.prove.judging.explain import explain, mend_of
@@ -55,15 +55,28 @@ if TYPE_CHECKING:
     from oncelog.broker.prove.trials.trial_result import TrialResult
 
 UNDISTURBED_RUNS: Final = 2
-UNDISTURBED_QUIET: Final = 3
-"""Factor on the plan's ``quiet_s`` in undisturbed runs: what the program will still do is not known yet."""
+UNDISTURBED_QUIET: Final = 5
+"""Factor on the plan's ``quiet_s`` in undisturbed runs: what the program will still do is not known yet. Of 0.3 s it
+makes 1.5: Sarama's commits wait for up to two of its fetches, 1 s.
+"""
+UNDISTURBED_PATIENCE: Final = 30
+"""Factor on ``quiet_s``: so long an undisturbed program may be quiet that has not committed all of its input."""
+PATIENCE: Final = 10
+"""Factor on ``quiet_s``: so long a program may be quiet that is behind."""
+RETRY_S: Final = 6.0
+"""So long, at least, after a disturbance that the program has survived: a client that has to send something again may
+wait for its long polls first. librdkafka's commits come 3 s later.
+"""
+LATER: Final = 1.5
+"""A program that went on after so many seconds gets so many times as long in all trials that follow."""
 REPEATS: Final = 3
 """How often a trial that failed is run again, until it fails once more."""
 STUCK_REPEATS: Final = 2
 """How often a trial is run again that was only stuck: it counts if it is stuck each time."""
-STUCK_PATIENCE: Final = 2.25
-"""Factor on the plan's ``timeout_s`` then: of 20 s it makes 45. Clients wait 30 s for a response, unless they are told
-otherwise; kafka-python 3 waits so long for one that its closed connection has swallowed.
+STUCK_PATIENCE: Final = 3.25
+"""Factor on the plan's ``timeout_s`` then, and so long it may be behind: of 20 s it makes 65. Clients wait 30 s for a
+response, unless they are told otherwise; kafka-python 3 waits so long for one that its closed connection has swallowed,
+and may do so twice. kafka-go writes to the leader that it knows until it has known it for 6 s.
 """
 STUCK_AGAIN: Final = 0.3
 """Factor on the plan's ``timeout_s`` where the program was stuck each time after the same disturbance of an earlier
@@ -159,6 +172,9 @@ class Prover:
         self._groups: dict[Any, Finding] = {}
         self._stuck_after: set[Any] = set()
         """The disturbances, as `_likeness` gives them, after which the program was stuck each time."""
+        self._late_note = ""
+        self._retry_s = RETRY_S
+        """How long a program that has survived a disturbance may be behind."""
         self._outlook: Outlook
         self.verdict = Verdict(plan)
         """The result so far."""
@@ -275,7 +291,8 @@ class Prover:
             self.verdict.clients = tuple(one.text for one in clients_of(result))
             self._check_undisturbed(result)
             results.append(result)
-        self._outlook = Outlook(results[-1].duration_s, computed_s() - computed_before_s, self._jobs)
+        run_s = results[-1].duration_s - (UNDISTURBED_QUIET - 1) * self._plan.quiet_s
+        self._outlook = Outlook(run_s, computed_s() - computed_before_s, self._jobs)
         if self._judge is not None:
             for problem in judged_problems(self._judge, results[0]):
                 raise NotJudgedError(f"the judge finds fault with an undisturbed run: {problem.text}")
@@ -338,24 +355,38 @@ class Prover:
         disturbances: Sequence[Disturbance],
         counters: Sequence[dict[str, Any]] = (),
         *,
-        patience: float = 1.0,
+        after_stuck: bool = False,
     ) -> TrialResult:
-        """``patience``: factor on the plan's ``timeout_s``."""
+        """``after_stuck``: the program was stuck, and gets more time."""
         self._numbers += 1
         folder = f"{self._folder}/trial{self._numbers}"
         plan, behind, lacks = self._plan, partial(has_unread_inputs, self._plan), _lacks_nothing
         if self._baseline is None:
+            patience_s = UNDISTURBED_PATIENCE * plan.quiet_s
             plan = replace(plan, quiet_s=UNDISTURBED_QUIET * plan.quiet_s)
         else:
+            patience_s = PATIENCE * plan.quiet_s
+            if any(KINDS[one.kind].then in SURVIVED for one in disturbances):
+                patience_s = max(patience_s, self._retry_s)
             if _likeness(disturbances) in self._stuck_after:
-                patience = STUCK_AGAIN
-            plan = replace(plan, timeout_s=patience * plan.timeout_s)
+                plan = replace(plan, timeout_s=STUCK_AGAIN * plan.timeout_s)
+            elif after_stuck:
+                plan = replace(plan, timeout_s=STUCK_PATIENCE * plan.timeout_s)
+                patience_s = max(patience_s, plan.timeout_s)
             behind = partial(is_behind, plan, self._baseline)
             if self._is_compared:
                 lacks = partial(lacks_outputs, plan, self._baseline)
         start_s = self._plan.timeout_s
         return await Trial(
-            plan, self._ground, disturbances, folder, counters, behind, lacks, start_s=start_s
+            plan,
+            self._ground,
+            disturbances,
+            folder,
+            counters,
+            behind,
+            lacks,
+            patience_s=patience_s,
+            start_s=start_s,
         ).run()
 
     def _limit(self) -> None:
@@ -422,31 +453,42 @@ class Prover:
                 self._go_deeper(disturbances[0], result)
             return None
         is_stuck = _is_stuck(problems)
-        if is_stuck and _likeness(disturbances) in self._stuck_after:
+        if is_stuck and len(problems) == 1 and _likeness(disturbances) in self._stuck_after:
             return self._add(self._finding(disturbances, result, problems, is_unsteady=False))
-        repeated = await self._repeat(disturbances, problems)
-        if is_stuck and repeated is not None:
+        again, same = await self._repeat(disturbances, is_stuck=is_stuck)
+        is_late = is_stuck and not _is_stuck(same) and again.waited_s > result.waited_s > 0
+        if is_late:
+            self._note_late(disturbances, again.waited_s)
+        elif _is_stuck(same):
             self._stuck_after.add(_likeness(disturbances))
-        return self._add(
-            self._finding(disturbances, *(repeated or (result, problems)), is_unsteady=repeated is None)
-        )
+        if same:
+            return self._add(self._finding(disturbances, again, same, is_unsteady=False))
+        return None if is_late else self._add(self._finding(disturbances, result, problems, is_unsteady=True))
 
     async def _repeat(
-        self, disturbances: tuple[Disturbance, ...], problems: list[Problem]
-    ) -> tuple[TrialResult, list[Problem]] | None:
-        """Run a trial again that failed; return its result and what is wrong then, None if it is unsteady. What is lost
-        only if the program is slow enough may not be lost at once; where it was only stuck, the machine may have been
-        slow.
+        self, disturbances: tuple[Disturbance, ...], *, is_stuck: bool
+    ) -> tuple[TrialResult, list[Problem]]:
+        """Run a trial again that failed; return its result and what is wrong then: nothing, if it is unsteady. What is
+        lost only if the program is slow enough may not be lost at once; where it was only stuck, the machine may have
+        been slow, or the client waits for a time-out of its own.
         """
-        is_stuck = _is_stuck(problems)
-        found: tuple[TrialResult, list[Problem]] | None = None
         for _ in range(STUCK_REPEATS if is_stuck else REPEATS):
-            again = await self._trial(disturbances, patience=STUCK_PATIENCE if is_stuck else 1.0)
+            again = await self._trial(disturbances, after_stuck=is_stuck)
             same = self._problems(again) if again.happened == len(disturbances) else []
-            found = (again, same) if same else None
-            if (found is None) == is_stuck:
+            if not _is_stuck(same) if is_stuck else same:
                 break
-        return found
+        return again, same
+
+    def _note_late(self, disturbances: tuple[Disturbance, ...], waited_s: float) -> None:
+        """The program went on by itself, late: its client waited for a time-out, and may do so in other trials."""
+        if LATER * waited_s <= self._retry_s:
+            return
+        self._retry_s = LATER * waited_s
+        text = f"the program goes on by itself, but only {waited_s:.0f} s later, where {disturbances[0]}"
+        if self._late_note in self.verdict.notes:
+            self.verdict.notes.remove(self._late_note)
+        self._late_note = text
+        self.verdict.notes.append(text)
 
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""
@@ -515,8 +557,9 @@ def _lacks_nothing(result: TrialResult) -> bool:
 
 
 def _is_stuck(problems: Sequence[Problem]) -> bool:
-    """Return whether a trial was stuck, and nothing else is wrong with it."""
-    return all(one.kind == STUCK for one in problems)
+    """Return whether a trial was stuck, or has only not committed all: with more time, it may do the rest."""
+    kinds = {one.kind for one in problems}
+    return STUCK in kinds or kinds == {OFFSETS}
 
 
 def _likeness(disturbances: Sequence[Disturbance]) -> Any:

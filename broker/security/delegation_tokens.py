@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oncelog.broker.metadata.cluster_metadata import ClusterMetadata
     from oncelog.broker.seams.clock import Clock
     from oncelog.broker.security.sasl.scram import TokenCredential
+    from oncelog.wire.steps import Steps
 
 USER_TYPE = "User"
 SALT_BYTES = 16
@@ -61,6 +62,10 @@ class DelegationTokens:
         self._clock = clock
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         """By token id and mechanism: they take milliseconds to make."""
+        self._hmacs: dict[str, bytes] = {}
+        """By token id, those that a search has made."""
+        self._token_ids: dict[bytes, str] = {}
+        """The token ids of `_hmacs`."""
 
     @property
     def is_enabled(self) -> bool:
@@ -125,21 +130,21 @@ class DelegationTokens:
         self._metadata.commit([token])
         return token
 
-    def renew(self, shown: bytes, requester: Principal, period_ms: int) -> int:
+    def renew(self, shown: bytes, requester: Principal, period_ms: int) -> Steps[int]:
         """Let a token expire ``period_ms`` from now; 0 or less: the configured time. Returns its new end (wall time,
         ms). Raises KafkaError.
         """
-        token = self._find(shown)
+        token = yield from self._find(shown)
         self._check_time(token)
         _check_renewer(token, requester)
         period_ms = min(self._renewal_ms, period_ms) if period_ms > 0 else self._renewal_ms
         return self._expire_at(token, _sum(self._clock.now_ms(), period_ms))
 
-    def expire(self, shown: bytes, requester: Principal, period_ms: int) -> int:
+    def expire(self, shown: bytes, requester: Principal, period_ms: int) -> Steps[int]:
         """Let a token expire ``period_ms`` from now; a negative time removes it. Returns its new end (wall time, ms).
         Raises KafkaError.
         """
-        token = self._find(shown)
+        token = yield from self._find(shown)
         _check_renewer(token, requester)
         now_ms = self._clock.now_ms()
         if period_ms < 0:
@@ -149,30 +154,44 @@ class DelegationTokens:
         self._check_time(token)
         return self._expire_at(token, _sum(now_ms, period_ms))
 
-    def remove_expired(self) -> int:
+    def remove_expired(self) -> Steps[int]:
         """Remove expired tokens. Returns their number."""
-        expired = [token.token_id for token in self.all() if self._is_expired(token)]
-        for start in range(0, len(expired), REMOVED_AT_ONCE):
-            self._metadata.commit(
-                [RemoveDelegationTokenRecord(one) for one in expired[start : start + REMOVED_AT_ONCE]]
-            )
-        self._forget(expired)
-        return len(expired)
+        now_ms, removed = self._clock.now_ms(), 0
+        expired: list[str] = []
+        for token in self.all():
+            if _is_expired(token, now_ms):
+                expired.append(token.token_id)
+            if len(expired) == REMOVED_AT_ONCE:
+                removed += self._remove(expired)
+                expired.clear()
+            yield
+        return removed + self._remove(expired)
 
-    def _find(self, shown: bytes) -> DelegationTokenRecord:
+    def _remove(self, token_ids: Sequence[str]) -> int:
+        """Remove tokens, unless another node has removed them meanwhile. Returns how many."""
+        left = [one for one in token_ids if one in self._metadata.image.delegation_tokens]
+        if left:
+            self._metadata.commit([RemoveDelegationTokenRecord(one) for one in left])
+        self._forget(token_ids)
+        return len(left)
+
+    def _find(self, shown: bytes) -> Steps[DelegationTokenRecord]:
         """Return the token with an HMAC. Raises KafkaError."""
         self.require_enabled()
-        for token in self._metadata.image.delegation_tokens.values():
-            if hmac.compare_digest(self.hmac(token.token_id), shown):
-                return token
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        if shown not in self._token_ids:
+            for token_id in list(self._metadata.image.delegation_tokens):
+                if token_id not in self._hmacs:
+                    made = self._hmacs[token_id] = self.hmac(token_id)
+                    self._token_ids[made] = token_id
+                    yield
+        token = self._metadata.image.delegation_tokens.get(self._token_ids.get(shown, ""))
+        if token is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        return token
 
     def _check_time(self, token: DelegationTokenRecord) -> None:
-        if self._is_expired(token):
+        if _is_expired(token, self._clock.now_ms()):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
-
-    def _is_expired(self, token: DelegationTokenRecord) -> bool:
-        return min(token.max_timestamp, token.expiration_timestamp) < self._clock.now_ms()
 
     def _expire_at(self, token: DelegationTokenRecord, at_ms: int) -> int:
         at_ms = min(token.max_timestamp, at_ms)
@@ -192,6 +211,12 @@ class DelegationTokens:
         forgotten = frozenset(token_ids)
         for key in [key for key in self._credentials if key[0] in forgotten]:
             del self._credentials[key]
+        for token_id in forgotten:
+            self._token_ids.pop(self._hmacs.pop(token_id, b""), None)
+
+
+def _is_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
+    return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
 
 def owners_and_renewers(token: DelegationTokenRecord) -> set[str]:

@@ -76,11 +76,16 @@ UNSERVED = {"sasl_handshake", "sasl_authenticate", "unregister_broker", "unregis
 CONFIG = {
     "delegation.token.secret.key": "the-key",
     "delegation.token.expiry.check.interval.ms": "60000",
+    "sasl.enabled.mechanisms": "PLAIN",
 }
 
 KNOWN = {
     # A roll writes down all producers of the partition: 2 µs for each (limits.md).
     ("producers", "ProduceRequest"),
+    # The checkpoints have the offsets of all open partitions: 14 lines for each, every minute. The directories are
+    # the simulated disk's.
+    ("a_fetch_session", "a while"),
+    ("a_fetch_session", "ProduceRequest"),
 }
 
 Build = Callable[[SimClient, range], Awaitable[Iterable[Message] | None]]

@@ -7,6 +7,8 @@ from oncelog.broker.seams.processes import cores
 def test_as_many_trials_run_as_keep_the_cores_busy() -> None:
     assert jobs_for(1.0, 1.0) == cores()
     assert jobs_for(1.0, 0.5) == 2 * cores()
+    assert jobs_for(1.0, 0.25) == 3 * cores()
+    assert jobs_for(1.0, 0.1) == 6 * cores()
     assert jobs_for(1.0, 0.0) == JOBS_PER_CORE * cores()
 
 

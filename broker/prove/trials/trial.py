@@ -20,7 +20,7 @@ from oncelog.broker.control.errors import (
     NotFoundError,
     NotRunningError,
 )
-from oncelog.broker.prove.disturbances import KINDS, OF_NODES, SURVIVED, Then
+from oncelog.broker.prove.disturbances import KINDS, OF_NODES, Then
 from oncelog.broker.prove.trials.instances import TURN_S, Instances
 from oncelog.broker.prove.trials.program import Place, filled, last_line, listener_of
 from oncelog.broker.prove.trials.stuck import why_stuck
@@ -50,12 +50,6 @@ GRACE_S: Final = 5.0
 """How long a program may take to end after SIGTERM, before it is killed."""
 BLOCKED: Final = 3
 """Factor on the plan's ``quiet_s``: after so long a quiet, what the dead have left is to blame."""
-PATIENCE: Final = 10
-"""Factor on the plan's ``quiet_s``: for so long a program that is behind may be quiet."""
-RETRY_S: Final = 6.0
-"""So long, at least, after a disturbance that the program has survived: a client that has to send something again may
-wait for its long polls first. librdkafka's commits come 3 s later.
-"""
 RESPONSE_S: Final = 1.0
 """How long a program that has stood still waits for the response that was held: a Fetch may wait for records."""
 WRITE_S: Final = 3.0
@@ -85,7 +79,7 @@ class Happening(NamedTuple):
 class Trial:
     """A trial of ``plan``. ``folder`` is for it alone; its last part is the trial's name. ``counters`` are rules that
     never act: how often they match says at which writes the broker may die. While the result ``is_behind``, a program
-    that seems to have nothing more to do is given more time: it may wait for a time-out of its own. If it
+    that seems to have nothing more to do gets ``patience_s`` more seconds: it may wait for a time-out of its own. If it
     ``lacks_outputs`` then, it is started once more. The program may take ``start_s`` seconds to come to its
     disturbance, also where the plan has a shorter limit.
     """
@@ -100,6 +94,7 @@ class Trial:
         is_behind: Callable[[TrialResult], bool],
         lacks_outputs: Callable[[TrialResult], bool],
         *,
+        patience_s: float,
         start_s: float,
     ) -> None:
         self._plan = plan
@@ -108,6 +103,7 @@ class Trial:
         self._counters = counters
         self._is_behind = is_behind
         self._lacks_outputs = lacks_outputs
+        self._patience_s = patience_s
         self._place = Place(f"{folder}/dir", folder.rpartition("/")[2])
         self._watch = Watch(
             lambda: self._broker.journal,
@@ -182,17 +178,20 @@ class Trial:
         """Give a program more time that is behind, and again after each of its own ends: the next process may catch up,
         or end as well.
         """
-        result, quiet_s = self._result, self._plan.quiet_s
-        patience_s = PATIENCE * quiet_s
-        if any(KINDS[one.kind].then in SURVIVED for one in result.disturbances):
-            patience_s = max(patience_s, RETRY_S)
+        result = self._result
         ends, began = len(result.own_ends), real_time.monotonic()
-        while result.stuck is None and self._is_behind(result) and real_time.monotonic() < began + patience_s:
-            await real_time.sleep(quiet_s / 4)
+        first = began
+        while (
+            result.stuck is None
+            and self._is_behind(result)
+            and real_time.monotonic() < began + self._patience_s
+        ):
+            await real_time.sleep(self._plan.quiet_s / 4)
             result.stuck = await self._loop(self._is_done)
             await self._collect_at_rest()
             if len(result.own_ends) > ends:
                 ends, began = len(result.own_ends), real_time.monotonic()
+            result.waited_s = real_time.monotonic() - first
 
     async def _start_once_more(self) -> None:
         """Start the program again: what comes then was not lost, a service stood still, or a job ended too early."""

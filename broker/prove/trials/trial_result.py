@@ -71,6 +71,8 @@ class TrialResult:
     """How ``--check`` failed."""
     rest: TrialResult | None = None
     """The result of one more start of a job that had ended and lacked something; None: there was none."""
+    waited_s: float = 0.0
+    """How long the program was waited for that seemed to be done, and was behind."""
     duration_s: float = 0.0
     broker_ends: list[float] = field(default_factory=list)
     """When the broker died, in seconds since the trial began."""

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
+	"time" // shortens a trial
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -22,11 +22,11 @@ func main() {
 		kgo.ConsumeTopics("orders"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.SessionTimeout(6*time.Second),  // shortens a trial
-		kgo.HeartbeatInterval(100*time.Millisecond),  // shortens a trial
-		kgo.FetchMaxWait(100*time.Millisecond),  // shortens a trial
-		kgo.MetadataMinAge(20*time.Millisecond),  // shortens a trial
-		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),  // shortens a trial
+		kgo.SessionTimeout(6*time.Second),                                            // shortens a trial
+		kgo.HeartbeatInterval(100*time.Millisecond),                                  // shortens a trial
+		kgo.FetchMaxWait(100*time.Millisecond),                                       // shortens a trial
+		kgo.MetadataMinAge(20*time.Millisecond),                                      // shortens a trial
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }), // shortens a trial
 	)
 	check(err)
 	defer session.Close()

@@ -1,4 +1,5 @@
-// Right for who promises at least once: an order's offset is committed when its receipt is acknowledged; with Sarama.
+// Right for who promises at least once: an order is marked when its receipt is acknowledged, and Sarama commits what is
+// marked once a second.
 package main
 
 import (
@@ -32,7 +33,6 @@ func (b billing) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 			})
 			check(err)
 			session.MarkMessage(order, "")
-			session.Commit()
 		}
 	}
 }
@@ -44,7 +44,6 @@ func main() {
 	settings.Producer.RequiredAcks = sarama.WaitForAll // by default the leader alone has to have the record
 	settings.Producer.Return.Successes = true          // a SyncProducer wants it
 	settings.Consumer.Offsets.Initial = sarama.OffsetOldest
-	settings.Consumer.Offsets.AutoCommit.Enable = false
 	servers := []string{os.Getenv("KAFKA_BOOTSTRAP_SERVERS")}
 	producer, err := sarama.NewSyncProducer(servers, settings)
 	check(err)
