@@ -172,7 +172,8 @@ class Prover:
         self._groups: dict[Any, Finding] = {}
         self._stuck_after: set[Any] = set()
         """The disturbances, as `_likeness` gives them, after which the program was stuck each time."""
-        self._late_note = ""
+        self._late_s, self._late_note = 0.0, ""
+        """How long the program took at most to go on by itself, and the note that says so."""
         self._retry_s = RETRY_S
         """How long a program that has survived a disturbance may be behind."""
         self._outlook: Outlook
@@ -456,9 +457,9 @@ class Prover:
         if is_stuck and len(problems) == 1 and _likeness(disturbances) in self._stuck_after:
             return self._add(self._finding(disturbances, result, problems, is_unsteady=False))
         again, same = await self._repeat(disturbances, is_stuck=is_stuck)
-        is_late = is_stuck and not _is_stuck(same) and again.waited_s > result.waited_s > 0
+        is_late = is_stuck and not _is_stuck(same) and _took_longer(again, result)
         if is_late:
-            self._note_late(disturbances, again.waited_s)
+            self._note_late(disturbances, again)
         elif _is_stuck(same):
             self._stuck_after.add(_likeness(disturbances))
         if same:
@@ -479,16 +480,18 @@ class Prover:
                 break
         return again, same
 
-    def _note_late(self, disturbances: tuple[Disturbance, ...], waited_s: float) -> None:
+    def _note_late(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> None:
         """The program went on by itself, late: its client waited for a time-out, and may do so in other trials."""
-        if LATER * waited_s <= self._retry_s:
-            return
-        self._retry_s = LATER * waited_s
-        text = f"the program goes on by itself, but only {waited_s:.0f} s later, where {disturbances[0]}"
-        if self._late_note in self.verdict.notes:
-            self.verdict.notes.remove(self._late_note)
-        self._late_note = text
-        self.verdict.notes.append(text)
+        self._retry_s = max(self._retry_s, LATER * result.waited_s)
+        late_s = result.duration_s - result.fired_at[-1]
+        if late_s > self._late_s:
+            if self._late_note in self.verdict.notes:
+                self.verdict.notes.remove(self._late_note)
+            self._late_s = late_s
+            self._late_note = (
+                f"the program goes on by itself, but only {late_s:.0f} s later, where {disturbances[0]}"
+            )
+            self.verdict.notes.append(self._late_note)
 
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""
@@ -560,6 +563,13 @@ def _is_stuck(problems: Sequence[Problem]) -> bool:
     """Return whether a trial was stuck, or has only not committed all: with more time, it may do the rest."""
     kinds = {one.kind for one in problems}
     return STUCK in kinds or kinds == {OFFSETS}
+
+
+def _took_longer(again: TrialResult, stuck: TrialResult) -> bool:
+    """Return whether a trial took longer than one that was stuck before; otherwise it went better by chance."""
+    return bool(again.fired_at) and (
+        again.duration_s > stuck.duration_s or again.waited_s > stuck.waited_s > 0
+    )
 
 
 def _likeness(disturbances: Sequence[Disturbance]) -> Any:
