@@ -165,6 +165,12 @@ RIGHT = (
         promise="at-least-once",
         failures=(_doubled("kill after", "Produce", "two-writes"),),
     ),
+    Member(
+        "outbox",
+        AT_LEAST_ONCE,
+        promise="at-least-once",
+        failures=(_doubled("kill after", "Produce", "two-writes"),),
+    ),
     Member("aiokafka_alone", EXACTLY_ONCE, "aiokafka_transactions.py", arguments=("billing",)),
     Member("kafkajs_alone", EXACTLY_ONCE, "kafkajs_transactions.mjs", arguments=("billing",)),
     Member(
@@ -257,6 +263,11 @@ WRONG = (
         failures=(_lost("kill before", "Produce", "auto-commit-in-background"),),
     ),
     Member(
+        "commit_at_sigterm",
+        LOST_AND_DOUBLED,
+        failures=(_lost("terminate", "Produce", "auto-commit-in-background"),),
+    ),
+    Member(
         "acks_zero",
         LOST_AND_DOUBLED,
         failures=(_lost("kill before", "Produce", "acks-zero"),),
@@ -319,6 +330,22 @@ WRONG = (
 """A classic mistake each."""
 
 MUTANTS = (
+    Member(
+        "kafka_go_read_message",
+        LOST_AND_DOUBLED,
+        "kafka_go",
+        promise="at-least-once",
+        line=("reader.FetchMessage(stopped)", "reader.ReadMessage(stopped)"),
+        failures=(_lost("kill before", "Produce", "offsets-before-work"),),
+    ),
+    Member(
+        "kafka_go_without_acks",
+        LOST_AND_DOUBLED,
+        "kafka_go",
+        promise="at-least-once",
+        line=("RequiredAcks: kafka.RequireAll,", "RequiredAcks: kafka.RequireNone,"),
+        failures=(_lost("kill before", "Produce", "acks-zero"),),
+    ),
     Member(
         "kafkajs_without_keys",
         LOST_AND_DOUBLED,
