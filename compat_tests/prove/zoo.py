@@ -265,7 +265,7 @@ WRONG = (
     Member(
         "commit_at_sigterm",
         LOST_AND_DOUBLED,
-        failures=(_lost("terminate", "Produce", "auto-commit-in-background"),),
+        failures=(_lost("terminate", "Produce", "no-flush-at-exit"),),
     ),
     Member(
         "acks_zero",

@@ -54,8 +54,9 @@ MISTAKES: Final = {
         "a commit after it goes on as if nothing had happened",
     ),
     "no-flush-at-exit": Mistake(
-        "The program ends without flush",
-        "flush the producer before the offsets are committed and before the program ends",
+        "Asked to end, the program commits what is not done, or not sent yet",
+        "flush the producer before the offsets are committed, and commit in no handler of SIGTERM: it runs in the middle "
+        "of the work",
     ),
     "offset-before-id": Mistake(
         "The program asks for its offsets before it has its transactional id",
