@@ -286,6 +286,25 @@ def test_an_offset_that_was_asked_for_before_the_transactional_id() -> None:
     assert explained(DOUBLED, b"paid: tea", *in_order)[1] != "offset-before-id"
 
 
+def test_an_offset_is_committed_when_its_transaction_ends() -> None:
+    """What another instance writes meanwhile comes before the commit; a resend of one process has nothing to do with
+    it.
+    """
+    other = produced(4)
+    other.instance = 2
+    written, sent, end = transaction(1, 5)
+    late = in_transaction(6, "EndTxn", commits=True)
+    sentences, _ = explained(DOUBLED, b"paid: tea", joined(), written, sent, other, late)
+    assert sentences[1] == (
+        "offset 4 of orders-0 was committed in a transaction (request 20 of instance 1) that ended only later (request "
+        "60 of instance 1): instance 2 had begun before that"
+    )
+    sentences, _ = explained(DOUBLED, b"paid: tea", joined(), written, sent, end, other)
+    assert sentences[1] == "offset 4 of orders-0 was committed between them (request 20 of instance 1)"
+    sentences, _ = explained(DOUBLED, b"paid: tea", joined(), produced(1), produced(3), commit(4, 5))
+    assert len(sentences) == 1, sentences
+
+
 def test_an_offset_beyond_the_end() -> None:
     sentences, name = explained(LOST, b"paid: milk", joined(), produced(1), commit(2, 51))
     assert name == "offset-beyond-the-end"

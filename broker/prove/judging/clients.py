@@ -90,6 +90,13 @@ CALLED: Final[Mapping[str, Mapping[str, str]]] = {
         KAFKA_GO: "FetchMessage and CommitMessages in place of ReadMessage",
         KAFKAJS: "autoCommit: false and commitOffsets()",
     },
+    "new-id-without-group": {
+        JAVA: "consumer.groupMetadata()",
+        LIBRDKAFKA: "consumer.consumer_group_metadata()",
+        KAFKA_PYTHON: "consumer.group_metadata()",
+        AIOKAFKA: "it passes no metadata, so only the transactional id can do it",
+        KAFKAJS: "it passes no metadata, so only the transactional id can do it",
+    },
     "no-flush-at-exit": {
         AIOKAFKA: "await producer.stop()",
         SARAMA: "Close of the producer",
@@ -111,6 +118,7 @@ CALLED: Final[Mapping[str, Mapping[str, str]]] = {
         KAFKAJS: "readUncommitted: false",
     },
     "resends-without-idempotence": {
+        LIBRDKAFKA: "with max.in.flight.requests.per.connection=1, or it may lose what is refused (refused-in-flight)",
         KAFKA_PYTHON: "enable_idempotence=True",
         AIOKAFKA: "enable_idempotence=True",
         FRANZ_GO: "no kgo.DisableIdempotentWrite()",

@@ -50,6 +50,11 @@ class Evidence:
         return found[-1] if found else None
 
     @property
+    def uses_share_groups(self) -> bool:
+        """Whether the program reads in share groups, which have no committed offsets."""
+        return self.result.watch is not None and self.result.watch.uses_share_groups
+
+    @property
     def groups_joined(self) -> set[str]:
         """The groups whose members the program is."""
         return {

@@ -23,6 +23,7 @@ from oncelog.broker.prove.judging.patterns import (
     mistake_of_reordered,
     was_taken_over,
 )
+from oncelog.broker.prove.judging.transactions import transaction_of
 from oncelog.broker.prove.trials.history import record_text
 
 if TYPE_CHECKING:
@@ -182,16 +183,7 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
             "client, not of the program",
         ]
     if doubled.input is not None and first is not last:
-        place = _place(doubled.input)
-        commits = evidence.commits_past(doubled.input)
-        if not commits:
-            sentences.append(f"{place} was never committed")
-        elif commits[0].number > last.number:
-            sentences.append(
-                f"{place} was committed only later ({evidence.name(commits[0])}): what came between doubles it"
-            )
-        elif commits[0].number > first.number:
-            sentences.append(f"{place} was committed between them ({evidence.name(commits[0])})")
+        sentences += _of_commit(doubled, doubled.input, first, last)
         sentences += _of_offsets_with_it(doubled)
     for event, record in doubled.aborted[:1]:
         sentences.append(
@@ -204,6 +196,32 @@ def _of_doubled(doubled: DoubledOutput) -> list[str]:
             f"transactional id ({evidence.name(init)}), which ends what another one has open: the offset was old"
         )
     return sentences
+
+
+def _of_commit(doubled: DoubledOutput, record: Record, first: Event, last: Event) -> list[str]:
+    """Return when the input of an output that was written ``first`` and ``last`` was committed. If one process wrote
+    both, it read the input once, and the commit has nothing to do with it.
+    """
+    evidence, place = doubled.evidence, _place(record)
+    if (first.instance, first.run) == (last.instance, last.run):
+        return []
+    commits = evidence.commits_past(record)
+    if not commits:
+        if evidence.uses_share_groups:
+            return [f"{place} was not accepted before it was given out again"]
+        return [f"{place} was never committed"]
+    commit = commits[0]
+    end = transaction_of(commit, evidence.events)[-1] if commit.api == "TxnOffsetCommit" else commit
+    if commit.number <= last.number < end.number:
+        return [
+            f"{place} was committed in a transaction ({evidence.name(commit)}) that ended only later "
+            f"({evidence.name(end)}): {evidence.process(last)} had begun before that"
+        ]
+    if commit.number > last.number:
+        return [f"{place} was committed only later ({evidence.name(commit)}): what came between doubles it"]
+    if commit.number > first.number:
+        return [f"{place} was committed between them ({evidence.name(commit)})"]
+    return []
 
 
 def _of_offsets_with_it(doubled: DoubledOutput) -> list[str]:

@@ -25,8 +25,8 @@ MISTAKES: Final = {
     ),
     "auto-commit-in-background": Mistake(
         "Offsets are committed while the work goes on, by a timer or by a commit that takes the position",
-        "commit the offsets of what is done, and no others: set enable.auto.commit=false, and wait for a commit() that "
-        "has no arguments",
+        "commit the offset of a record when its result is acknowledged (flush the producer first): by no timer "
+        "(enable.auto.commit=false), and by no commit() without arguments while work is open",
     ),
     "commit-in-revoke": Mistake(
         "The offsets of unfinished work are committed when partitions are revoked",
@@ -55,8 +55,8 @@ MISTAKES: Final = {
     ),
     "no-flush-at-exit": Mistake(
         "Asked to end, the program commits what is not done, or not sent yet",
-        "flush the producer before the offsets are committed, and commit in no handler of SIGTERM: it runs in the middle "
-        "of the work",
+        "flush the producer before the offsets are committed, and commit in no handler of SIGTERM: it runs in the "
+        "middle of the work",
     ),
     "offset-before-id": Mistake(
         "The program asks for its offsets before it has its transactional id",
@@ -100,12 +100,14 @@ MISTAKES: Final = {
     ),
     "two-writes": Mistake(
         "Result and offset are two writes, and nothing holds them together",
-        "write both in one transaction, or make the result idempotent: the same key gives the same row",
+        "write both in one transaction (a share group cannot), or make the result idempotent: the same key gives the "
+        "same row",
     ),
     "zombie": Mistake(
         "An instance that was replaced goes on",
-        "let it be fenced: one transactional id for each instance, or the group's metadata with the offsets; in a "
-        "database, by the offset that is stored in the same transaction",
+        "let it be fenced: one transactional id for each instance, or the group's metadata with the offsets, which are "
+        "read at isolation.level=read_committed; in a database, refuse it where the offset that is stored in the same "
+        "transaction has moved",
     ),
 }
 """By name: the anchor in docs/how-to/mistakes.md."""
