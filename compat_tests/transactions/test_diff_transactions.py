@@ -13,6 +13,7 @@ from compat_tests.transactions.wire import (
     observe_committed,
     observe_partition,
     observe_producers,
+    until_settled,
 )
 from tests.common.batches import CONTROL, TRANSACTIONAL, batch
 from tests.common.definitions import Fields
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.also_on("proxy")
 
 CLASSIC = [(0, 0), (1, 1), (2, 2), (3, 3), (3, 4)]
 """Versions of AddPartitionsToTxn and EndTxn."""
+MANY_PARTITIONS = 200
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -128,6 +130,37 @@ def test_ends_without_an_open_transaction(pair: Pair, name: str, state: str, com
         producer.describe()
         producer.send(name, 0, 1, V2_PRODUCE)
         observe_partition(session, name)
+
+    pair.compare(scenario)
+
+
+def test_an_abort_comes_while_the_commit_completes(pair: Pair, name: str) -> None:
+    """The next transaction is aborted, empty, as soon as the commit is answered, which writes its markers meanwhile
+    (twmb/franz-go #1534: the coordinator says CONCURRENT_TRANSACTIONS until they are written).
+    """
+
+    def scenario(session: Session) -> None:
+        session.topic(name, MANY_PARTITIONS)
+        producer = Producer(session, name)
+        producer.init()
+        producer.add([(name, partition) for partition in range(MANY_PARTITIONS)])
+        for partition in range(0, MANY_PARTITIONS, 10):
+            producer.send(name, partition)
+        for commit in (True, False, False):
+            values: Fields = {
+                "transactional_id": name,
+                "producer_id": producer.producer_id,
+                "producer_epoch": producer.epoch,
+                "committed": commit,
+            }
+            response = until_settled(
+                lambda values=values: session.call_unobserved("EndTxn", V2_END, values),
+                lambda response: response["error_code"],
+            )
+            session.observe(f"EndTxn v{V2_END} {'commit' if commit else 'abort'}", response)
+            producer.epoch = response["producer_epoch"]
+        producer.wait_ended()
+        observe_partition(session, name, 10)
 
     pair.compare(scenario)
 
