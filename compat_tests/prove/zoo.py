@@ -17,7 +17,7 @@ from compat_tests.prove.places import HERE, PROGRAMS
 from oncelog.broker.prove.plan import NODES
 
 SHORTENS_A_TRIAL = "shortens a trial"
-"""What a comment says of a line without which the program is as right or wrong."""
+"""The comment on a line that makes a trial short: the program is as right, or as wrong, without it."""
 ORDERS = HERE / "orders.jsonl"
 ORDERS_WITH_A_BAD_ONE = HERE / "orders_with_a_bad_one.jsonl"
 RECEIPTS = {"orders": 1, "receipts": 1}

@@ -287,9 +287,7 @@ def test_an_offset_that_was_asked_for_before_the_transactional_id() -> None:
 
 
 def test_an_offset_is_committed_when_its_transaction_ends() -> None:
-    """What another instance writes meanwhile comes before the commit; a resend of one process has nothing to do with
-    it.
-    """
+    """Another instance may write before that. A resend by one process has nothing to do with the commit."""
     other = produced(4)
     other.instance = 2
     written, sent, end = transaction(1, 5)
