@@ -172,8 +172,8 @@ class Prover:
         self._groups: dict[Any, Finding] = {}
         self._stuck_after: set[Any] = set()
         """The disturbances, as `_likeness` gives them, after which the program was stuck each time."""
-        self._late_s, self._late_note = 0.0, ""
-        """How long the program took at most to go on by itself, and the note that says so."""
+        self._latest = (0.0, "")
+        """How long the program took at most to go on by itself, and after which disturbance."""
         self._retry_s = RETRY_S
         """How long a program that has survived a disturbance may be behind."""
         self._outlook: Outlook
@@ -197,6 +197,11 @@ class Prover:
         try:
             yield
         finally:
+            late_s, step = self._latest
+            if step:
+                self.verdict.notes.append(
+                    f"the program goes on by itself, but only {late_s:.0f} s later, where {step}"
+                )
             for process in kill_processes_with(FOLDER_VARIABLE, self._folder):
                 self.verdict.notes.append(
                     f"a process of the program left its process group, and was killed at the end ({process}): run the "
@@ -483,15 +488,7 @@ class Prover:
     def _note_late(self, disturbances: tuple[Disturbance, ...], result: TrialResult) -> None:
         """The program went on by itself, late: its client waited for a time-out, and may do so in other trials."""
         self._retry_s = max(self._retry_s, LATER * result.waited_s)
-        late_s = result.duration_s - result.fired_at[-1]
-        if late_s > self._late_s:
-            if self._late_note in self.verdict.notes:
-                self.verdict.notes.remove(self._late_note)
-            self._late_s = late_s
-            self._late_note = (
-                f"the program goes on by itself, but only {late_s:.0f} s later, where {disturbances[0]}"
-            )
-            self.verdict.notes.append(self._late_note)
+        self._latest = max(self._latest, (result.duration_s - result.fired_at[-1], str(disturbances[0])))
 
     def _problems(self, result: TrialResult) -> list[Problem]:
         """Return what is wrong with a trial."""
